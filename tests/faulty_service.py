@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import socket
 import struct
 import threading
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
@@ -24,60 +24,39 @@ GATEWAY_PAGE = (
     "<!doctype html><html><head><title>{status} {reason}</title></head>"
     "<body><h1>{status} {reason}</h1><hr>stand-in gateway</body></html>"
 )
-WINDOW_BITS = {"gzip": 31, "deflate": 15}
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: closing the socket sends RST
 
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """One way to misbehave, and the requests that it applies to.
-
-    Attributes
-    ----------
-    path
-        Applies only to requests whose path below the base address starts with this.
-    times
-        Applies to this many requests; None means to all, until the fault ends.
-    latency_s
-        Seconds to wait before sending anything.
-    until
-        Wait for this event before sending anything.
-    drop
-        Send no response: ``"reset"`` the connection (TCP RST) or ``"close"`` it.
-    cut_after
-        Close the connection after this many bytes of the body; Content-Length has the full size.
-    stall
-        After the bytes are sent, keep the connection open until the service closes.
-    status
-        The status of the response; the body is an error that fits it.
-    html
-        Send a gateway's HTML page, with status 502 unless ``status`` is given.
-    body
-        Send exactly this body.
-    headers
-        Headers to add or replace; None removes a header, a list sends one header for each item.
-    encoding
-        Compress the body.
-    redirect_to
-        Redirect to this address, with status 302 unless ``status`` is given.
-    echo_key
-        Repeat the request's key in the body and in a header.
-    """
+    """One way to misbehave, and the requests that it applies to."""
 
     path: str = ""
+    """Applies only to requests whose path below the base address starts with this."""
     times: int | None = None
+    """Applies to this many requests; None means to all, until the fault ends."""
     latency_s: float = 0.0
+    """Wait before sending anything."""
     until: threading.Event | None = None
+    """Wait for this event before sending anything."""
     drop: Literal["reset", "close"] | None = None
+    """Send no response: reset the connection (TCP RST) or close it."""
     cut_after: int | None = None
+    """Close after this many bytes of the body; Content-Length has the full size."""
     stall: bool = False
+    """After the bytes are sent, keep the connection open until the service closes."""
     status: int | None = None
+    """The status of the response; the body is an error that fits it."""
     html: bool = False
+    """Send a gateway's HTML page, with status 502 unless there is another one."""
     body: bytes | str | None = None
     headers: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
-    encoding: Literal["gzip", "deflate"] | None = None
+    """Headers to add or replace; None removes a header, a list sends one for each item."""
+    encoding: Literal["gzip"] | None = None
     redirect_to: str | None = None
+    """Redirect to this address, with status 302 unless there is another one."""
     echo_key: bool = False
+    """Repeat the request's key in the body and in a header."""
 
 
 class FaultyHandler(Handler):
@@ -185,18 +164,10 @@ def with_fault(response: Response, fault: Fault, request: Request) -> Response:
         body = json.dumps({"you_sent": {"key": key, "authorization": authorization}}).encode()
     if fault.encoding is not None:
         headers["Content-Encoding"] = fault.encoding
-        compressor = zlib.compressobj(wbits=WINDOW_BITS[fault.encoding])
-        body = compressor.compress(body) + compressor.flush()
-    return with_headers(
-        Response(status, reason, response.headers, body), {**headers, **fault.headers}
-    )
-
-
-def with_headers(response: Response, changes: Mapping[str, str | Sequence[str] | None]) -> Response:
-    """Return the response with headers replaced or added, removed (None) or repeated (a list)."""
+        body = gzip.compress(body, mtime=0)
+    changes = {**headers, **fault.headers}
     names = {name.lower() for name in changes}
-    headers = [pair for pair in response.headers if pair[0].lower() not in names]
+    kept = [pair for pair in response.headers if pair[0].lower() not in names]
     for name, value in changes.items():
-        values = [value] if isinstance(value, str) else value or ()
-        headers += [(name, text) for text in values]
-    return replace(response, headers=tuple(headers))
+        kept += [(name, text) for text in ([value] if isinstance(value, str) else value or ())]
+    return Response(status, reason, tuple(kept), body)

@@ -114,18 +114,17 @@ def test_null_and_exclusive_bounds_are_those_of_version_3_0() -> None:
     content = {"application/json": {"schema": schema}}
     paths = {"/v1/n": {"get": {"responses": {"200": {"content": content}}}}}
     document = ApiDocument({"openapi": "3.0.3", "servers": [], "paths": paths}, BASE)
-    bodies = ["null", "1", "-1", '"1"']
-    answers = [Interaction(Request("GET", f"{BASE}/v1/n"), response(body)) for body in bodies]
-    found = [document.mismatch("/v1/n", each) is None for each in answers]
+    request = Request("GET", f"{BASE}/v1/n")
 
-    assert found == [True, True, False, False]
+    for body, fits in {"null": True, "1": True, "-1": False, '"1"': False}.items():
+        assert (document.mismatch("/v1/n", Interaction(request, response(body))) is None) == fits
 
 
-def test_the_paths_of_a_document_are_the_templates_of_a_session(tmp_path: Path) -> None:
+def test_the_paths_of_a_document_are_the_templates_of_a_session() -> None:
     """They are below the session's address, plain words before ids, after the caller's own."""
-    (tmp_path / "api.yaml").write_text(yaml.safe_dump(DOCUMENT), "utf-8")
-    (tmp_path / "api.json").write_text(json.dumps(DOCUMENT, indent="\t"), "utf-8")
-    for given in (DOCUMENT, "api.yaml", tmp_path / "api.json"):
+    (Path("api.yaml")).write_text(yaml.safe_dump(DOCUMENT), "utf-8")
+    (Path("api.json")).write_text(json.dumps(DOCUMENT, indent="\t"), "utf-8")
+    for given in (DOCUMENT, "api.yaml", Path("api.json")):
         session = dm.Session(BASE, templates=["/v1/x/{x}"], openapi=given)
 
         assert session.templates == (
@@ -133,9 +132,7 @@ def test_the_paths_of_a_document_are_the_templates_of_a_session(tmp_path: Path) 
         )
 
 
-def test_what_was_recorded_fits_the_document_that_was_made_of_it(
-    service: FaultyService, tmp_path: Path
-) -> None:
+def test_what_was_recorded_fits_the_document_that_was_made_of_it(service: FaultyService) -> None:
     """It has no path with nothing but 404. The column is there only if the session has a document.
 
     A response that did not come has no value.
@@ -169,7 +166,6 @@ def test_what_was_recorded_fits_the_document_that_was_made_of_it(
     ],
 )
 def test_what_is_no_document_is_refused(given: Any, said: str) -> None:
-    """The current session stays."""
     Path("api.yaml").write_text("a: [", "utf-8")
     Path("list.json").write_text("[1]", "utf-8")
     with pytest.raises(dm.DirectMailLabError) as caught:
@@ -180,7 +176,6 @@ def test_what_is_no_document_is_refused(given: Any, said: str) -> None:
 
 
 def test_without_jsonschema_an_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a document needs it."""
     monkeypatch.delitem(sys.modules, "directmail_lab.exchange.api_document")
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     dm.Session(BASE)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -20,10 +22,16 @@ import pytest
 from client_service import KEY, ClientService
 from key_search import traces
 
-from directmail_lab.cassettes import Policy, read_cassette
-from directmail_lab.errors import DirectMailLabError, NotRecordedError, WriteRefusedError
-from directmail_lab.exchange.values import header
+from directmail_lab.cassettes import Cassette, Policy, read_cassette
+from directmail_lab.errors import (
+    CassetteError,
+    DirectMailLabError,
+    NotRecordedError,
+    WriteRefusedError,
+)
+from directmail_lab.exchange.values import LEFT, header
 from directmail_lab.pytest_plugin.patched import patched
+from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions.session import (
     Session,
     allow_recording_without_key,
@@ -33,11 +41,12 @@ from directmail_lab.sessions.session import (
 )
 from directmail_lab.settings import NO_ADDRESS
 
+FAILURES = Policy(records_failures=True)
 FILE = {"file": ("rows.csv", b"1|2", "text/csv")}
 ROWS = b"name|city\n" * 10_000
 KEY_PAIR = base64.b64encode(f"{KEY}:".encode()).decode()
 PARTS = [ROWS[start : start + 999] for start in range(0, len(ROWS), 999)]
-EVENTS = ["data: 0", "", "data: 1", "", "data: 2", ""]
+EVENTS = b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
 
 
 class Answer(NamedTuple):
@@ -50,10 +59,11 @@ class Answer(NamedTuple):
 
 
 class Blocking:
-    """A client of httpx. ``cookies`` and ``elapsed`` are those of the last response."""
+    """A client of httpx; ``cookies``, ``elapsed`` and ``parts`` are of the last response."""
 
     cookies: dict[str, str]
     elapsed: timedelta
+    parts: list[bytes]
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -64,13 +74,18 @@ class Blocking:
     def upload(self, url: str) -> Answer:
         return self.send("POST", url, content=iter(PARTS))
 
-    def lines(self, url: str, then: Callable[[], object] = int) -> list[str]:
-        """Return the lines of a stream; call ``then`` after the first."""
-        with self.client.stream("GET", url) as response:
-            lines = response.iter_lines()
-            first = next(lines)
-            then()
-            return [first, *lines]
+    def read(
+        self, url: str, *, then: Callable[[], object] = int, most: int = 10**9, **options: Any
+    ) -> bytes:
+        """Return a stream, or its first parts. ``then`` is called after each part."""
+        self.parts = []
+        with self.client.stream("GET", url, **options) as response:
+            for part in response.iter_bytes():
+                self.parts.append(part)
+                then()
+                if len(self.parts) == most:
+                    break
+        return b"".join(self.parts)
 
     def _answer(self, response: Any) -> Answer:
         self.cookies = dict(response.cookies)
@@ -98,15 +113,21 @@ class Awaited(Blocking):
 
         return self.send("POST", url, content=parts())
 
-    def lines(self, url: str, then: Callable[[], object] = int) -> list[str]:
-        async def read() -> list[str]:
-            async with self.client.stream("GET", url, **self.once) as response:
-                lines = response.aiter_lines()
-                first = await anext(lines)
-                then()
-                return [first, *[line async for line in lines]]
+    def read(
+        self, url: str, *, then: Callable[[], object] = int, most: int = 10**9, **options: Any
+    ) -> bytes:
+        self.parts = []
 
-        return asyncio.run(read())
+        async def read() -> None:
+            async with self.client.stream("GET", url, **self.once, **options) as response:
+                async for part in response.aiter_bytes():
+                    self.parts.append(part)
+                    then()
+                    if len(self.parts) == most:
+                        break
+
+        asyncio.run(read())
+        return b"".join(self.parts)
 
 
 TIMEOUT_S = 60.0
@@ -137,6 +158,14 @@ def opened(name: str, session: Session) -> Iterator[Blocking]:
         yield kind(client)
         if name == "patched":
             client.close()
+
+
+@contextmanager
+def in_mode(over: Opened, path: Path, mode: str) -> Iterator[Blocking]:
+    """Yield a client over a session of its own, which records or replays."""
+    with Session(NO_ADDRESS) as session, over(session) as client:
+        getattr(session, mode)(path)
+        yield client
 
 
 @pytest.fixture(params=[*OWN, *PATCHED])
@@ -180,15 +209,14 @@ def tour(client: Blocking, base_url: str) -> dict[str, Any]:
         "missing": client.send("GET", f"{v1}/nothing"),
         "head": client.send("HEAD", f"{v1}/packed"),
         "busy": client.send("GET", f"{v1}/busy"),
-        "events": client.lines(f"{v1}/events"),
+        "events": client.read(f"{v1}/events"),
     }
 
 
 def test_uploads_redirects_errors_and_streams_are_recorded_and_replayed(
-    over: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over: Opened, session: Session, streams: ClientService
 ) -> None:
-    """Uploads, redirects, compressed bodies, errors and streams replay without a server."""
-    path = tmp_path / "tour.yaml"
+    path = Path("tour.yaml")
     session.record(path)
     with over(session) as client:
         recorded = tour(client, streams.base_url)
@@ -220,7 +248,7 @@ ERRORS = {
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("path", ERRORS)
 def test_a_client_of_the_code_raises_httpxs_own_errors(
-    over_patched: Opened, streams: ClientService, path: str, method: str, tmp_path: Path
+    over_patched: Opened, streams: ClientService, path: str, method: str
 ) -> None:
     """A caller's ``except`` keeps working, in the recording and in the replay, for writes too."""
     with ClientService() as closed:
@@ -230,12 +258,7 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
     seen = []
     for mode in ("update", "none"):
         with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
-            open_recording(
-                session,
-                tmp_path / "errors.yaml",
-                record_mode=mode,
-                policy=Policy(records_failures=True),
-            )
+            open_recording(session, Path("errors.yaml"), record_mode=mode, policy=FAILURES)
             with pytest.raises(httpx.HTTPError) as caught:
                 client.send(method, url, timeout=timeout_s)
             seen.append((type(caught.value), str(caught.value)))
@@ -270,10 +293,10 @@ def test_the_session_does_not_retry_or_wait_for_an_sdk(
 
 
 def test_a_write_is_not_sent_again_after_a_redirect(
-    over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over_patched: Opened, session: Session, streams: ClientService
 ) -> None:
     """The same write can be sent twice by two calls, but not by a client that is redirected."""
-    session.record(tmp_path / "redirect.yaml")
+    session.record(Path("redirect.yaml"))
     address = f"{streams.base_url}/v1/elsewhere"
     with over_patched(session) as client:
         with pytest.raises(WriteRefusedError, match="never sent twice"):
@@ -287,9 +310,7 @@ def test_a_write_is_not_sent_again_after_a_redirect(
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_threads_send_each_write_once_or_never(
-    streams: ClientService, tmp_path: Path, allowed: bool
-) -> None:
+def test_threads_send_each_write_once_or_never(streams: ClientService, allowed: bool) -> None:
     """Clients that threads make go through the session too; it sends nothing that is refused."""
     refused: list[Exception] = []
 
@@ -300,7 +321,7 @@ def test_threads_send_each_write_once_or_never(
             refused.append(error)
 
     with Session(NO_ADDRESS, allow_writes=allowed) as session, leading(session):
-        session.record(tmp_path / "threads.yaml")
+        session.record(Path("threads.yaml"))
         threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
         for thread in threads:
             thread.start()
@@ -311,24 +332,25 @@ def test_threads_send_each_write_once_or_never(
     assert len(refused) == (0 if allowed else 8)
 
 
-def test_a_live_stream_comes_as_it_is_sent(
-    over: Opened, session: Session, streams: ClientService
+@pytest.mark.parametrize("mode", ["live", "record"])
+def test_the_parts_of_a_stream_come_as_they_are_sent(
+    over: Opened, session: Session, streams: ClientService, mode: str
 ) -> None:
     """The service sends the second event only after the caller has the first."""
     streams.goes_on.clear()
     with over(session) as client:
-        session.live()
-        lines = client.lines(f"{streams.base_url}/v1/events", then=streams.goes_on.set)
+        getattr(session, mode)(*[Path("events.yaml")] * (mode == "record"))
+        read = client.read(f"{streams.base_url}/v1/events", then=streams.goes_on.set)
 
-    assert lines == EVENTS
-    assert session.recording.reading(1).source == "live"
+    assert read == EVENTS
+    assert session.recording.interaction(1).response.body == EVENTS
 
 
 def test_a_response_has_cookies_and_its_elapsed_time_while_recording(
-    over: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over: Opened, session: Session, streams: ClientService
 ) -> None:
     """The client's own cookies are those of the service, too."""
-    session.record(tmp_path / "cookies.yaml")
+    session.record(Path("cookies.yaml"))
     with over(session) as client:
         client.send("GET", f"{streams.base_url}/v1/users/me")
 
@@ -336,26 +358,131 @@ def test_a_response_has_cookies_and_its_elapsed_time_while_recording(
         assert client.elapsed > timedelta(0)
 
 
-def test_the_session_stores_the_decoded_body_of_a_live_response(
-    over: Opened, session: Session, streams: ClientService
+@pytest.mark.parametrize("coding", ["packed", "x-packed"])
+def test_a_compressed_body_is_kept_and_recorded_decoded(
+    over_patched: Opened, session: Session, streams: ClientService, coding: str
 ) -> None:
-    """``interactions`` shows the decoded body, as for the session's own calls."""
-    with over(session) as client:
-        session.live()
-        client.send("GET", f"{streams.base_url}/v1/packed")
+    """The older name of the coding is x-gzip (RFC 9110), which httpx does not decode."""
+    path, url = Path("packed.yaml"), f"{streams.base_url}/v1/{coding}"
+    session.record(path)
+    with over_patched(session) as client:
+        client.send("GET", url)
+    with in_mode(over_patched, path, "replay") as client:
+        replayed = client.send("GET", url).body
+    kept = [each.interaction(1).response for each in (session.recording, read_cassette(path))]
 
-    assert session.recording.interaction(1).response.body == b"a,b\n" * 999
+    assert [replayed, *(each.body for each in kept)] == [b"a,b\n" * 999] * 3
+    assert header(kept[1].headers, "content-encoding") is None
+
+
+def test_a_timeout_is_for_each_part(over_patched: Opened, streams: ClientService) -> None:
+    with in_mode(over_patched, Path("slow.yaml"), "record") as client:
+        body = client.read(f"{streams.base_url}/v1/slow", timeout=1.2)
+
+    assert body.count(b"data: ") == 5
+
+
+def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
+    over_patched: Opened, session: Session, streams: ClientService
+) -> None:
+    """An endless stream returns after three parts; its replay has them, and then the end."""
+    path, url = Path("endless.yaml"), f"{streams.base_url}/v1/endless"
+    session.record(path)
+    with over_patched(session) as client:
+        read = client.read(url, most=3)
+        problems = interactions(session)["problem"].tolist()
+    kept = read_cassette(path).interaction(1).response
+    with (
+        in_mode(over_patched, path, "replay") as client,
+        pytest.warns(UserWarning, match="GET /v1/endless: the recording"),
+    ):
+        replayed = client.read(url)
+
+    assert kept.incomplete == LEFT
+    assert kept.body.startswith(read)
+    assert replayed == kept.body
+    assert problems == interactions(path)["problem"].tolist()
+    assert problems == ["aborted before the end of the response"]
+
+
+def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(
+    over_patched: Opened, streams: ClientService
+) -> None:
+    path, outcomes = Path("cut.yaml"), []
+    for mode in ("record", "replay"):
+        with in_mode(over_patched, path, mode) as client, pytest.raises(httpx.HTTPError) as caught:
+            client.read(f"{streams.base_url}/v1/cut")
+        outcomes.append((caught.type, str(caught.value), b"".join(client.parts)))
+    kept = read_cassette(path).interaction(1).response
+
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][2] == b"only this"
+    assert (kept.status, kept.body, kept.broke_off) == (200, b"only this", "protocol_error")
+
+
+@pytest.mark.parametrize("size", [20, 20_000, 2_000_000])
+def test_bodies_of_each_size_are_recorded_and_replayed(
+    over_patched: Opened, streams: ClientService, size: int
+) -> None:
+    """It is on disk before the caller sees the end."""
+    path, url = Path("sized.yaml"), f"{streams.base_url}/v1/sized-{size}"
+    with in_mode(over_patched, path, "record") as client:
+        recorded = client.read(url)
+        written = read_cassette(path).interaction(1).response.body
+    with in_mode(over_patched, path, "replay") as client:
+        replayed = client.read(url)
+
+    assert len(recorded) == size
+    assert {hashlib.sha256(each).digest() for each in (written, replayed)} == {
+        hashlib.sha256(recorded).digest()
+    }
+
+
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/sized-20000"])
+def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
+    over_patched: Opened,
+    streams: ClientService,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+) -> None:
+    """A caller must not take a response for recorded that is not."""
+
+    def full(*_: object) -> None:
+        raise CassetteError("The disk is full.", "Make room.")
+
+    monkeypatch.setattr(Cassette, "record", full)
+    with (
+        in_mode(over_patched, Path("full.yaml"), "record") as client,
+        pytest.raises(CassetteError, match="is full"),
+    ):
+        client.read(f"{streams.base_url}{path}")
+
+
+@pytest.mark.slow
+def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
+    streams: ClientService, session: Session
+) -> None:
+    path, size = Path("large.yaml"), 200 * 1024**2
+    session.record(path)
+    tracemalloc.start()
+    with session.client.stream("GET", f"/v1/sized-{size}") as response:
+        read = sum(map(len, response.iter_bytes()))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert read == size
+    assert peak < 100 * 1024**2
+    assert read_cassette(path).interaction(1).response.body == b"<not recorded: %d bytes>" % size
 
 
 def test_an_unrecorded_request_raises_an_error(
-    over: Opened, streams: ClientService, session: Session, tmp_path: Path
+    over: Opened, streams: ClientService, session: Session
 ) -> None:
-    """The error says which request is missing, and nothing is sent."""
-    session.record(tmp_path / "one.yaml")
+    session.record(Path("one.yaml"))
     session.client.get("/v1/users/me")
     session.live()
     with Session(streams.base_url) as replaying, over(replaying) as client:
-        replaying.replay(tmp_path / "one.yaml")
+        replaying.replay(Path("one.yaml"))
         with pytest.raises(NotRecordedError, match="GET /v1/busy is not in cassette 'one'"):
             client.send("GET", f"{streams.base_url}/v1/busy")
 
@@ -366,10 +493,10 @@ def test_an_unrecorded_request_raises_an_error(
 
 
 def test_patched_clients_record_without_an_address_or_a_key(
-    over_patched: Opened, streams: ClientService, tmp_path: Path
+    over_patched: Opened, streams: ClientService
 ) -> None:
     """Replays match the whole address. A user name and password in it are sent but not written."""
-    path = tmp_path / "own.yaml"
+    path = Path("own.yaml")
     address = streams.base_url.replace("//", "//ada:s3cret-pw@")
     results = []
     with Session(NO_ADDRESS, allow_writes=True) as session, over_patched(session) as client:
@@ -397,12 +524,11 @@ def test_nothing_is_added_to_what_the_code_sends(
     session: Session,
     streams: ClientService,
     headers: dict[str, str],
-    tmp_path: Path,
 ) -> None:
     """A client that forgot to authenticate records its 401, not a 200 with the session's key."""
     url = f"{streams.base_url}/v1/rows"
     body = {"content": b"{}", "headers": {**headers, "Connection": "close"}}
-    session.record(tmp_path / "plain.yaml")
+    session.record(Path("plain.yaml"))
     with over_patched(session) as client:
         client.send("PUT", url, **body)
     through = streams.received[-1]
@@ -415,7 +541,7 @@ def test_nothing_is_added_to_what_the_code_sends(
 
 
 def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
-    streams: ClientService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    streams: ClientService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mounted transport without a network is left alone; a proxy gets the request."""
     seen: list[str] = []
@@ -426,7 +552,7 @@ def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
     mock = httpx.MockTransport(lambda _: httpx.Response(204))
     monkeypatch.setenv("HTTP_PROXY", streams.base_url)  # it gets the whole address as a path
     with Session(NO_ADDRESS) as session, leading(session):
-        session.record(tmp_path / "own.yaml")
+        session.record(Path("own.yaml"))
         with httpx.Client(event_hooks=hooks, mounts={"all://mock.test": mock}) as client:
             mocked = client.get("http://mock.test/v1/users/me")
             by_proxy = client.get("http://far.test/v1/users/me")
@@ -438,10 +564,9 @@ def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
 
 
 def test_patching_leaves_the_sessions_own_requests_alone(
-    over_patched: Opened, session: Session, streams: ClientService, tmp_path: Path
+    over_patched: Opened, session: Session, streams: ClientService
 ) -> None:
-    """The session's own requests go straight to the network, and patching ends with the block."""
-    session.record(tmp_path / "once.yaml")
+    session.record(Path("once.yaml"))
     with over_patched(session) as client:
         session.client.get("/v1/users/me")
         signed = streams.authorization()
@@ -455,14 +580,11 @@ def test_patching_leaves_the_sessions_own_requests_alone(
     )
 
 
-def test_a_second_session_takes_the_clients_over(
-    streams: ClientService, session: Session, tmp_path: Path
-) -> None:
-    """A test's session takes over from its module's session until it ends."""
+def test_a_second_session_takes_the_clients_over(streams: ClientService, session: Session) -> None:
     with Session(NO_ADDRESS) as second, leading(session):
-        session.record(tmp_path / "first.yaml")
+        session.record(Path("first.yaml"))
         with leading(second):
-            second.record(tmp_path / "second.yaml")
+            second.record(Path("second.yaml"))
             for _ in range(3):
                 httpx.get(f"{streams.base_url}/v1/packed")
         httpx.get(f"{streams.base_url}/v1/packed")
@@ -470,9 +592,7 @@ def test_a_second_session_takes_the_clients_over(
         assert (len(session.recording), len(second.recording)) == (1, 3)
 
 
-def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
-    streams: ClientService, tmp_path: Path
-) -> None:
+def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(streams: ClientService) -> None:
     """A response that came at once would not reach what ``asyncio.timeout`` waits for."""
 
     async def send() -> None:
@@ -483,12 +603,7 @@ def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(
 
     for mode in ("update", "none"):
         with Session(NO_ADDRESS) as session, leading(session):
-            open_recording(
-                session,
-                tmp_path / "cancelled.yaml",
-                record_mode=mode,
-                policy=Policy(records_failures=True),
-            )
+            open_recording(session, Path("cut.yaml"), record_mode=mode, policy=FAILURES)
             asyncio.run(send())
 
     cassette = open_cassette(session)

@@ -14,7 +14,6 @@ from unittest import mock
 import httpx
 import pytest
 from faulty_service import FaultyService
-from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 import directmail_lab as dm
@@ -53,12 +52,12 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
     address = f"http://127.0.0.1:{free_port()}"
     dm.connect(address, KEY, pace="off")
     nothing = f"ConnectError: No server responds at {address}. Check its spelling and the network."
-    for cell, message in (
-        ("dm.me()", nothing),
-        ("await dm.session().me_async()", nothing),
-        ("dm.session().post('/v1/letters')", "WriteRefusedError: POST would change something"),
-        ("dm.replay('none')", "CassetteNotFoundError: There is no cassette 'none'"),
-    ):
+    for cell, message in {
+        "dm.me()": nothing,
+        "await dm.session().me_async()": nothing,
+        "dm.session().post('/v1/letters')": "WriteRefusedError: POST would change something",
+        "dm.replay('none')": "CassetteNotFoundError: There is no cassette 'none'",
+    }.items():
         where, said = run(cell)
 
         assert where.endswith(f", line 1: {cell}")
@@ -77,10 +76,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.replay(5)", "CassetteError: A cassette is a name or a Path"),
         ("dm.interactions(5)", "ValueError: 5 is not a source"),
         ("dm.get('/v1/lists', parms={})", "TypeError: .* no option parms. Did you mean params\\?"),
-        (
-            "dm.get('/v1/lists', limit=3)",
-            r'TypeError: get\(\) has no option limit\. .* params={"limit": 3}\. See help\(get\)',
-        ),
+        ("dm.get('/v1/lists', limit=3)", r'TypeError: get.* no option limit.*={"limit": 3}\. See'),
         ("dm.get(5)", "ValueError: This request cannot be made"),
         ("dm.pages('/v1/lists', page=2)", "ValueError: page= is the name of a parameter"),
         ("dm.get_many(5)", "ValueError: get_many.. takes a list"),
@@ -89,12 +85,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.record('tour', redact=[5])", "ValueError: redact must be a list of strings"),
         ("dm.record('tour', match_on='method')", "ValueError: match_on must be a list"),
         ("dm.record('tour', ignore=[5])", "ValueError: ignore must be a list of strings"),
-        (
-            "dm.record('tour', ignore='key')",
-            "ValueError: 'key' names nothing to ignore. Give query:",
-        ),
-        ("dm.replay('first-look', ignore=['form:a'])", "ValueError: 'form:a' names nothing to ig"),
-        ("dm.replay('first-look', timing='x')", "ValueError: timing must be"),
+        ("dm.record('tour', ignore='key')", "ValueError: 'key' names nothing to ignore. Give q"),
         ("dm.replay('first-look', timing=-1.0)", "ValueError: timing must be"),
         ("dm.drift('first-look', ignore=5)", "ValueError: ignore must be a list of strings"),
         ("dm.connect(max_wait=5)", "TypeError: connect.. has no option max_wait. Did.*wait_s"),
@@ -110,7 +101,6 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
 def test_a_wrong_argument_is_reported_in_two_lines(
     run: Callable[[str], list[str]], account: FaultyService, cell: str, message: str
 ) -> None:
-    """The error has the cell's line and what to do, and no request is sent."""
     dm.connect()
     where, said = run(cell)
 
@@ -133,7 +123,6 @@ def test_a_wrong_argument_is_reported_in_two_lines(
 def test_a_shown_line_has_the_path_but_nothing_that_may_be_a_key(
     run: Callable[[str], list[str]], cell: str, shown: str
 ) -> None:
-    """The message names the path as well. A key is rarely in a path, but it may be."""
     where, *_ = run(cell)
 
     assert where.endswith(f", line 1: {shown}")
@@ -151,24 +140,7 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(
     assert not account.requests
 
 
-@pytest.mark.slow
-def test_tab_completes_the_names_of_cassettes(run: Callable[[str], list[str]]) -> None:
-    """IPython, and so JupyterLab, completes names only in arguments that take a cassette."""
-    run("import importlib; importlib.reload(dm)")  # as importing it in a notebook does
-
-    def offered(code: str) -> list[str]:
-        with provisionalcompleter():
-            found = InteractiveShell.instance().Completer.completions(code, len(code))
-            return [each.text for each in found if each.type == "cassette"]
-
-    assert {"first-look", "rate-limits"} <= set(offered('dm.replay("'))
-    assert offered("with dm.record('first") == ["first-look"]
-    assert offered('dm.interactions(["first-look", "rate') == ["rate-limits"]
-    assert offered('print("first') == offered('dm.replay("first-look", timing="') == []
-
-
 def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> None:
-    """`%debug` can inspect the error down to our own code."""
     run("dm.replay('none')")
 
     assert "find_cassette" in [frame.name for frame in traceback.extract_tb(sys.last_traceback)]
@@ -177,7 +149,6 @@ def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> N
 def test_an_interrupt_is_reported_in_two_lines(
     run: Callable[[str], list[str]], connected: Session
 ) -> None:
-    """The stop button shows the cell's line and a short message, and the session still works."""
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
     stop = on_reading(connected, interrupt)
     _, message = run("dm.me()")
@@ -193,7 +164,6 @@ def test_an_interrupt_is_reported_in_two_lines(
 def test_the_error_for_a_broken_body_shows_nothing_of_the_body(
     run: Callable[[str], list[str]], fault: dict[str, Any]
 ) -> None:
-    """A key that a body echoes is in no frame if the body is cut off or wrongly encoded."""
     run("%xmode Verbose")
     with FaultyService(api_key=KEY, user={"echo": KEY}) as service, service.fault(**fault):
         dm.connect(service.base_url, ApiKey(KEY), pace="off")
@@ -216,35 +186,23 @@ async def planted_async_bug(*_: Any, **__: Any) -> Any:
     return planted_bug()
 
 
-BUGS = {
-    "below frame()": ("directmail_lab.sessions.frames._column", planted_bug, "dm.me()"),
-    "below a sending call": ("httpx.HTTPTransport.handle_request", planted_bug, "dm.me()"),
-    "below an async one": (
-        "httpx.AsyncHTTPTransport.handle_async_request",
-        planted_async_bug,
-        "await dm.session().me_async()",
-    ),
-    "where a body is read": ("httpx.Response.iter_raw", planted_bug, "dm.me()"),
-    "below a call that takes the key": (
-        "directmail_lab.sessions.session.trust_origin",
-        planted_bug,
-        "dm.connect(api_key=__import__('os').getenv('DIRECTMAIL_API_KEY'))",
-    ),
-    "in another thread": (
-        "httpx.HTTPTransport.handle_request",
-        planted_bug,
-        "raise dm.get_many(['/v1/users/me'])[0]",
-    ),
-}
-
-
-@pytest.mark.parametrize(("place", "bug", "cell"), BUGS.values(), ids=BUGS)
+@pytest.mark.parametrize(
+    ("place", "cell"),
+    [
+        ("directmail_lab.sessions.frames._column", "dm.me()"),
+        ("httpx.HTTPTransport.handle_request", "dm.me()"),
+        ("httpx.AsyncHTTPTransport.handle_async_request", "await dm.session().me_async()"),
+        ("httpx.Response.iter_raw", "dm.me()"),
+        (
+            "directmail_lab.sessions.session.trust_origin",
+            "dm.connect(api_key=__import__('os').getenv('DIRECTMAIL_API_KEY'))",
+        ),
+        # in another thread
+        ("httpx.HTTPTransport.handle_request", "raise dm.get_many(['/v1/users/me'])[0]"),
+    ],
+)
 def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
-    run: Callable[[str], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    place: str,
-    bug: Callable[..., Any],
-    cell: str,
+    run: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch, place: str, cell: str
 ) -> None:
     """IPython's verbose traceback and ``pytest --showlocals`` still name the file and the line."""
     run("%xmode Verbose")
@@ -253,7 +211,7 @@ def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
         dm.connect(pace="off")
         with monkeypatch.context() as planting:
-            planting.setattr(place, bug)
+            planting.setattr(place, planted_async_bug if "async" in place else planted_bug)
             shown = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(run(cell)))
     caught = pytest.ExceptionInfo.from_exception(sys.last_value)
     with_locals = str(caught.getrepr(showlocals=True, tbfilter=False))

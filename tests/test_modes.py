@@ -30,8 +30,6 @@ TOUR = Path("cassettes/tour.yaml")
 
 
 def test_a_mode_decorates_a_function(live: Session) -> None:
-    """Each call runs in the mode, and an async call keeps it until its coroutine ends."""
-
     @live.record("tour")
     def ask(path: str) -> str:
         """Ask."""
@@ -53,7 +51,6 @@ def test_a_mode_decorates_a_function(live: Session) -> None:
 
 
 def test_a_replayed_response_is_read_as_a_sent_one_is(live: Session) -> None:
-    """Its body and its time are there, and its stream is used up."""
     with live.record("tour"):
         sent = live.client.get("/v1/users/me")
     live.replay("tour")
@@ -134,7 +131,6 @@ def test_concurrent_calls_of_a_decorated_function_share_the_mode(
 def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(
     live: Session,
 ) -> None:
-    """Until the first call, nothing is recorded and the old cassette stays."""
     with live.record("tour"):
         live.me()
     live.record("tour", record_mode="all")(live.me)
@@ -142,26 +138,23 @@ def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(
     assert len(read_cassette(TOUR)) == 1
 
 
-def test_the_repr_of_a_mode_shows_its_file(live: Session, tmp_path: Path) -> None:
+def test_the_repr_of_a_mode_shows_its_file(live: Session) -> None:
     """A name may be found in several folders, so the path is shown; packaged files have none."""
-    (tmp_path / "cassettes").mkdir()
+    (Path("cassettes")).mkdir()
     recording = repr(live.record("tour"))
     live.me()
 
     what = "requests are sent, and new responses replace the old ones to the same requests."
     where = "in cassettes/tour.yaml"
     assert recording == f"Recording to cassette 'tour' (0 interactions) {where}: {what}"
-    about = f"1 interaction, recorded on {day_of(TOUR)}"
-    assert repr(live.record("tour")) == f"Recording to cassette 'tour' ({about}) {where}: {what}"
-    assert (
-        repr(live.replay("tour")) == f"Replaying cassette 'tour' ({about}) in cassettes/tour.yaml"
-    )
+    about = f"cassette 'tour' (1 interaction, recorded on {day_of(TOUR)}) {where}"
+    assert repr(live.record("tour")) == f"Recording to {about}: {what}"
+    assert repr(live.replay("tour")) == f"Replaying {about}"
     assert repr(live.replay("first-look")).endswith("interactions, recorded on 21 November 2026)")
     assert repr(live.live()) == f"Live at {live.base_url}"
 
 
 def test_match_on_takes_names_or_functions_as_in_vcrpy(connected: Session) -> None:
-    """Replays and recordings take matchers by name, or functions of two requests."""
     with dm.record("tour"):
         dm.get("/v1/lists", params={"page": 1})
     with dm.record("tour", record_mode="any", match_on=["method", "path"]):
@@ -175,7 +168,6 @@ def test_match_on_takes_names_or_functions_as_in_vcrpy(connected: Session) -> No
 
 
 def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -> None:
-    """The mode replays, and redacts personal data in a request before comparing it."""
     params = {"email": "reader@example.org"}
     with live.record("tour", redact=["personal"]):
         live.get("/v1/lists", params=params)
@@ -192,7 +184,6 @@ def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -
 
 
 def test_redaction_follows_the_changes_and_omissions_of_before_record(connected: Session) -> None:
-    """The caller and the session get the original response; the file gets what the hook returns."""
     key = key_of(connected)
     assert key is not None
 
@@ -215,7 +206,6 @@ def test_redaction_follows_the_changes_and_omissions_of_before_record(connected:
 
 
 def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: FaultyService) -> None:
-    """The second attempt is then recorded and replayed as a call of its own."""
     with live.record("tour", before_record=lambda it: it if it.response.status < 500 else None):
         live.get("/v1/lists")
         with service.fault(status=503, times=1):
@@ -230,10 +220,7 @@ def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: Faul
         (lambda it: it.request.nothing, r"raised AttributeError \(.*test_modes.py, line \d+\)"),
         (int, r"raised TypeError \(.*cassette.py, line \d+\)"),
         (lambda _: {}, "returned neither an Interaction nor None"),
-        (
-            lambda it: replace(it, response=replace(it.response, body="é")),
-            ".*response is not bytes",
-        ),
+        (lambda it: replace(it, response=replace(it.response, body="é")), ".*is not bytes"),
         (lambda it: replace(it, request=replace(it.request, headers={})), ".*in a tuple"),
     ],
 )
@@ -279,33 +266,30 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 ) -> None:
     """A statement, a block and a decorator print the line; the decorator prints it once."""
     before, sent = recorded.read_bytes(), service.requests.total()
-    dm.record("tour", record_mode=mode)
-    names = [dm.me()["name"].item()]
-    with dm.record("tour", record_mode=mode) as session:
-        names.append(session.me()["name"].item())
-    statement_and_block = capsys.readouterr().err
 
-    @dm.record(Path("cassettes/tour.yaml"), record_mode=mode)
     def ask() -> str:
         return str(dm.me()["name"].item())
 
-    names += [ask(), ask()]
+    dm.record("tour", record_mode=mode)
+    names = [ask()]
+    with dm.record("tour", record_mode=mode):
+        names.append(ask())
+    statement_and_block = capsys.readouterr().err
+    decorated = dm.record(TOUR, record_mode=mode)(ask)
+    names += [decorated(), decorated()]
     line = (
         f"Warning: no key, so this is a replay of 'tour', recorded on {day_of(recorded)} "
         "(2 interactions). Sign in to record again.\n"
     )
 
-    assert statement_and_block == 2 * line
-    assert capsys.readouterr().err == line
+    assert (statement_and_block, capsys.readouterr().err) == (2 * line, line)
     assert set(names) == {"Stand-in User"}
-    assert service.requests.total() == sent
-    assert recorded.read_bytes() == before
+    assert (recorded.read_bytes(), service.requests.total()) == (before, sent)
 
 
 def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
     recorded: Path, service: FaultyService
 ) -> None:
-    """No missing or packaged cassette is replayed instead. A session's own methods also raise."""
     for name in ("tours", "first-look", "no/such"):
         problem = f"^There is no key, and no cassette '{name}'"
         with pytest.raises(dm.errors.NotConnectedError, match=problem):
@@ -323,7 +307,6 @@ def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
 def test_a_recording_continues_once_a_key_is_found(
     recorded: Path, service: FaultyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call looks for a key again, in the environment and in the open session."""
     dm.record("tour")
     assert (dm.session().mode, key_of(dm.session())) == ("replay", None)
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
@@ -369,7 +352,6 @@ def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> Non
 
 
 def test_the_error_for_an_unrecorded_request_mentions_before_record(recorded: Path) -> None:
-    """The error is that of a replay, with advice about the key and `before_record`."""
     dm.record("tour", before_record=lambda interaction: interaction)
     with pytest.raises(dm.errors.NotRecordedError, match="is not in cassette 'tour'") as caught:
         dm.get("/v1/lists")
@@ -379,16 +361,14 @@ def test_the_error_for_an_unrecorded_request_mentions_before_record(recorded: Pa
 
 
 def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -> None:
-    """The date is in the reprs, in the notes and attrs of tables, and in a chart's text."""
     date = f"recorded on {day_of(recorded)}"
-    change = dm.replay("tour")
+    dm.replay("tour")
     record, limits = dm.me(), dm.rate_limits()
-    in_all = [dm.interactions(), limits]
 
-    assert date in repr(change)
     assert date in repr(dm.session())
-    assert all(date == f"recorded {frame.attrs['recorded']}" for frame in in_all)
-    assert all(date in frame.attrs["notes"][0] for frame in in_all)
+    for frame in (dm.interactions(), limits):
+        assert date == f"recorded {frame.attrs['recorded']}"
+        assert date in frame.attrs["notes"][0]
     assert date in dm.chart_rate_limits().alt_text
     assert record.attrs["time"].startswith(f"{limits['at'].item():%Y-%m-%d}")
 
@@ -432,12 +412,11 @@ def test_a_run_that_must_be_live_needs_a_key(
     recorded: Path, monkeypatch: pytest.MonkeyPatch, service: FaultyService
 ) -> None:
     """The environment asks for it in a notebook that stays unchanged, or lets a reader replay."""
-    with pytest.raises(
-        dm.errors.NotConnectedError, match=r"no key.*must be live.*DIRECTMAIL_LIVE=0"
-    ):
+    said = r"no key.*must be live.*DIRECTMAIL_LIVE=0"
+    with pytest.raises(dm.errors.NotConnectedError, match=said):
         dm.record("tour", live=True)
     monkeypatch.setenv("DIRECTMAIL_LIVE", "1")
-    with pytest.raises(dm.errors.NotConnectedError, match="must be live"):
+    with pytest.raises(dm.errors.NotConnectedError, match=said):
         dm.record(recorded)
     monkeypatch.setenv("DIRECTMAIL_LIVE", "0")
     dm.record("tour", live=True)
@@ -471,9 +450,8 @@ def test_what_is_younger_than_max_age_is_replayed_and_the_rest_is_sent(
     """The new response replaces the old one. The end of the recording says how many there were."""
 
     def ask(session: Session, path: str) -> int:
-        if is_async:
-            return asyncio.run(session.async_client.get(path)).status_code
-        return session.get(path).status_code
+        got = asyncio.run(session.async_client.get(path)) if is_async else session.get(path)
+        return got.status_code
 
     with Session(service.base_url, service.api_key, retry=False) as author:
         with author.record("tour"), service.fault(status=503, path="/v1/letters"):
@@ -498,7 +476,6 @@ def test_what_is_younger_than_max_age_is_replayed_and_the_rest_is_sent(
 
 
 def test_max_age_changes_nothing_for_a_write(recorded: Path, service: FaultyService) -> None:
-    """It is refused, kept or sent as in any recording, and never replayed."""
     other = Session(service.base_url, service.api_key, allow_writes=True)
     before = service.requests["POST /v1/letters"]
     with other, other.record("tour", max_age="1 week") as session:
@@ -511,27 +488,30 @@ def test_max_age_changes_nothing_for_a_write(recorded: Path, service: FaultyServ
 
 
 def test_max_age_without_a_key_replays_all(recorded: Path) -> None:
-    """A reader gets what is there, whatever its age."""
     aged(TOUR, 99, "GET me")
     dm.record("tour", max_age="1 hour")
 
-    assert dm.session().mode == "replay"
-    assert len(dm.me()) == 1
+    assert (dm.session().mode, len(dm.me())) == ("replay", 1)
 
 
-@pytest.mark.parametrize("max_age", ["long", "1 year", "-1 days", 90, "1day", ""])
-def test_an_age_that_is_none_changes_nothing(live: Session, max_age: Any) -> None:
-    """The error says what an age is, also without a key."""
-    for record in (live.record, dm.record):
-        with pytest.raises(ValueError, match='such as "90 days" or "12 hours"'):
-            record("tour", max_age=max_age)
+AGE = 'such as "90 days" or "12 hours"'
+ALONE = "neither live=True nor record_mode"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(({"max_age": age}, AGE) for age in ("long", "1 year", "-1 days", 90, "1day", "")),
+        ({"max_age": "1 day", "live": True}, ALONE),
+        ({"max_age": "1 day", "record_mode": "all"}, ALONE),
+    ],
+)
+def test_an_age_that_is_none_or_not_alone_changes_nothing(
+    live: Session, options: dict[str, Any], said: str
+) -> None:
+    for record in (live.record, dm.record)[: 2 if said == AGE else 1]:
+        with pytest.raises(ValueError, match=said):
+            record("tour", **options)
 
     assert live.mode == "live"
     assert not TOUR.exists()
-
-
-@pytest.mark.parametrize("other", [{"live": True}, {"record_mode": "all"}])
-def test_max_age_goes_with_no_option_that_says_what_is_sent(live: Session, other: Any) -> None:
-    """These two would contradict each other."""
-    with pytest.raises(ValueError, match="neither live=True nor record_mode"):
-        live.record("tour", max_age="1 day", **other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -24,17 +24,8 @@ from directmail_lab.exchange.values import (
     Request,
     no_response,
 )
-from directmail_lab.questions.contract_check import check_contract
-from directmail_lab.questions.drift import drift
-from directmail_lab.questions.findings import findings
-from directmail_lab.questions.interactions import interactions
-from directmail_lab.questions.openapi import openapi
-from directmail_lab.questions.sources import recording_of
 from directmail_lab.server.loopback import cassette_server
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REASON = "the connection broke\u2028"
 
@@ -46,10 +37,10 @@ def unanswered(kind: NoResponse, request: Request | None = None) -> Interaction:
 
 
 @pytest.fixture
-def lost(tmp_path: Path) -> Path:
+def lost() -> Path:
     """A cassette with a read, and with a read and a write to which no response came."""
     return recorded(
-        tmp_path / "cassettes" / "lost.yaml",
+        Path("cassettes/lost.yaml"),
         answered(get("/v1/lists"), "[]"),
         replace(unanswered("read_timeout"), attempt=1),
         replace(unanswered("read_error", post(b'{"a": 1}')), attempt=1),
@@ -57,11 +48,8 @@ def lost(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
-def test_a_failure_without_response_comes_back_from_its_file(
-    tmp_path: Path, kind: NoResponse
-) -> None:
-    """All values are the same after writing and reading, and in vcrpy the status is 599."""
-    path = recorded(tmp_path / "tour.yaml", answered(get("/other")), unanswered(kind))
+def test_a_failure_without_response_comes_back_from_its_file(kind: NoResponse) -> None:
+    path = recorded(Path("tour.yaml"), answered(get("/other")), unanswered(kind))
     _, (_, vcrs) = FilesystemPersister.load_cassette(path, yamlserializer)
 
     assert read_cassette(path).problem is None
@@ -71,7 +59,6 @@ def test_a_failure_without_response_comes_back_from_its_file(
 
 @pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
 def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -> None:
-    """The error that comes back is of the class of the one that was recorded."""
     request = httpx.Request("GET", BASE_URL)
     error = httpx_error(kind, REASON, request)
 
@@ -81,15 +68,17 @@ def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -
 
 def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:
     """A full pool and a refusing proxy are failures of the connection, a bug is not."""
-    assert kind_of_failure(httpx.PoolTimeout("")) == "connect_timeout"
-    assert kind_of_failure(httpx.ProxyError("")) == "connect_error"
-    assert kind_of_failure(httpx.UnsupportedProtocol("")) is None
-    assert kind_of_failure(ValueError()) is None
+    errors = (
+        httpx.PoolTimeout(""),
+        httpx.ProxyError(""),
+        httpx.UnsupportedProtocol(""),
+        KeyError(),
+    )
+    assert [*map(kind_of_failure, errors)] == ["connect_timeout", "connect_error", None, None]
 
 
-def test_an_unknown_kind_is_ignored(tmp_path: Path) -> None:
-    """A file may have any text there; the response is then the one with status 599."""
-    path = recorded(tmp_path / "tour.yaml", unanswered("read_error"))
+def test_an_unknown_kind_is_ignored() -> None:
+    path = recorded(Path("tour.yaml"), unanswered("read_error"))
     for kind in ("lost_error", "true", "[1]"):
         path.write_text(path.read_text().replace("no_response: read_error", f"no_response: {kind}"))
         response = read_cassette(path).interaction(1).response
@@ -99,7 +88,6 @@ def test_an_unknown_kind_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json", ".har"])
 def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
-    """Converting to any layout and back keeps the kind; HAR has status 0 for it."""
     there, back = lost.with_name(f"there{suffix}"), lost.with_name("back.yaml")
     convert(lost, there, "vcrpy" if suffix == ".yaml" else layout_of(there))
     convert(there, back, "lines")
@@ -115,14 +103,13 @@ def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
 
 
 def test_a_replay_raises_the_clients_error(lost: Path) -> None:
-    """The outcome of a write is unknown, as it was; questions show that no response came."""
     with Session(BASE_URL) as session:
         session.replay(lost)
         with pytest.raises(httpx.ReadTimeout):
             session.get("/v1/users/me")
         with pytest.raises(OutcomeUnknownError):
             session.post("/v1/letters", json={"a": 1})
-        table, rows = dm.rate_limits(session), interactions(session)
+        table, rows = dm.rate_limits(session), dm.interactions(session)
 
     assert list(table["status"]) == [0, 0]
     assert list(table["problem"]) == list(rows["problem"])
@@ -130,36 +117,23 @@ def test_a_replay_raises_the_clients_error(lost: Path) -> None:
 
 
 def test_no_mode_that_can_send_replays_a_failure(lost: Path) -> None:
-    """A request that got no response is sent again."""
     with opened(lost, "new_episodes") as cassette:
-        sent = cassette.play(get())
-
-        assert not sent
+        assert not cassette.play(get())
         assert len(cassette.play(get("/v1/lists"))) == 1
 
 
 def test_questions_count_no_response_as_none(lost: Path) -> None:
-    """The tables show it with status 0, and no question takes it for a response."""
-    found, document = findings(lost), openapi(lost)
-
-    assert list(dm.rate_limits(lost)["status"]) == [200, 0, 0]
-    assert list(interactions(lost)["status"]) == [200, 0, 0]
-    assert "599" not in found.to_csv()
-    assert list(document["paths"]) == ["/v1/lists"]
-    assert set(check_contract(lost)["responses"]) == {1}
-    assert "no response came (read error): the connection broke" in str(
-        interactions(lost, number=3)
-    )
-    assert recording_of(lost).reading(2).no_response == "read_timeout"
+    for table in (dm.rate_limits(lost), dm.interactions(lost)):
+        assert list(table["status"]) == [200, 0, 0]
+    assert "599" not in dm.findings(lost).to_csv()
+    assert list(dm.openapi(lost)["paths"]) == ["/v1/lists"]
+    assert set(dm.check_contract(lost)["responses"]) == {1}
+    shown = str(dm.interactions(lost, number=3))
+    assert "no response came (read error): the connection broke" in shown
 
 
-def test_drift_sends_no_read_that_had_no_response(
-    connected: Session, monkeypatch: pytest.MonkeyPatch, lost: Path
-) -> None:
-    """There is nothing to compare a response with."""
-    table = drift(lost)
-
-    assert table.attrs["notes"][-2:] == [
+def test_drift_sends_no_read_that_had_no_response(connected: Session, lost: Path) -> None:
+    assert dm.drift(lost).attrs["notes"][-2:] == [
         "1 request sent.",
         "Not compared: GET /v1/users/me (no response was recorded), "
         "POST /v1/letters (it may write).",
@@ -167,7 +141,6 @@ def test_drift_sends_no_read_that_had_no_response(
 
 
 def test_a_served_failure_closes_the_connection(lost: Path) -> None:
-    """The client gets not a byte, and the server goes on."""
     with cassette_server([lost]) as server:
         host, port = server.base_url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as client:

@@ -17,7 +17,7 @@ auth.test users.info index.html models:batchGet rate_limit serverInfo v1 lists :
 """
 IDS = """
 12 8f14e45f lst_8f3kq2 cus_9s6XKzkNRiz8i3 dQw4w9WgXcQ 3fa85f64-5717-4562-b3fc-2c963f66afa6 ABC-1
-example.com shop.acme.co.uk 10.1038%2Fnature12373 10.0.0.1 2026-11-21 gpt-4 us-east-1 order-1001
+example.com shop.acme.co.uk 10.0.0.1 2026-11-21 gpt-4 us-east-1 order-1001
 ada%40example.org Ann%20Lee +49301234567 %3CAPI_KEY%3E sha256:9f86d081884c7d65
 """
 
@@ -40,8 +40,6 @@ def test_a_segment_alone_is_a_name_or_an_id(segments: list[str], operation: str)
         ("/rest/api/2/issue/ABC-1", "/rest/api/2/issue/{id}"),
         ("/3/movie/550", "/3/movie/{id}"),
         ("/12", "/{id}"),
-        ("/works/10.1038/nature12373", "/works/{id}/{id}"),
-        ("/apis/networking.k8s.io/v1/ingresses", "/apis/networking.k8s.io/v1/ingresses"),
         ("/v1beta/models/gemini-2.0:generateContent", "/v1beta/models/{id}:generateContent"),
         ("/admin/api/2024-01/products/632910392.json", "/admin/api/2024-01/products/{id}.json"),
     ],
@@ -81,6 +79,5 @@ def test_the_callers_templates_come_first(connected: dm.Session) -> None:
 
 @pytest.mark.parametrize("paths", [["v1/lists"], "/v1/lists", ["/v1/{a b}"], ["/v1/{id"]])
 def test_an_invalid_template_is_refused_at_once(paths: Any) -> None:
-    """The error contains an example."""
     with pytest.raises(ValueError, match=r"in templates is not a template\. Give a list such as"):
         dm.connect("https://api.example.test", "key", templates=paths)

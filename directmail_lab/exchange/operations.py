@@ -13,12 +13,12 @@ from urllib.parse import quote, unquote, urlsplit
 from ..arguments import argument_error
 
 # A path segment that identifies one record: a number, a UUID, a hash, another token with a digit
-# (`lst_8f3kq2`), a domain, a DOI, an e-mail address, text with a space, a telephone number, or a
+# (`lst_8f3kq2`), a domain, an e-mail address, text with a space, a telephone number, or a
 # placeholder of redaction (`<API_KEY>`).
 _ID_LIKE = re.compile(
     r"\d+(?:\.\d+){2,}|\d+|(?=[^/]*\d)[A-Za-z0-9_~.:-]{6,}|[A-Za-z]+[-_]\d+"
     r"|(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|mil|biz|dev|app|xyz|example|(?!me|go|do)[a-z]{2})"
-    r"|10\.\d{4,9}(?:/.*)?|(?!@me$)[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>",
+    r"|(?!@me$)[^/]*[@\s][^/]*|\+[\d().\-]{6,}|<[^/]*>",
     re.DOTALL,
 )
 
@@ -32,11 +32,8 @@ _NAME_WITH_DIGIT = re.compile(
     r"v\d+(?:[._-]\d+|[._-]?(?:alpha|beta|rc|preview|p)\d*)*|\d{1,2}\.\d{1,2}"
     rf"|(?:{_SHORT}[-_])?{_WORD}(?:[-_](?:{_WORD}|v\d))*"
 )
-# A number or date at the front is a version: `/2013-04-01/zones`, `/rest/api/2/issue`. A domain may
-# be a Kubernetes group: `/apis/networking.k8s.io/v1`.
-_FRONT = re.compile(
-    r"(?:(?:/[a-z]+)?/api|/rest)?/(?:\d{1,2}|20\d\d-\d\d(?:-\d\d)?)(?=/)|/apis/[^/]+(?=/v\d)"
-)
+# A number or date at the front is a version: `/2013-04-01/zones`, `/rest/api/2/issue`.
+_FRONT = re.compile(r"(?:(?:/[a-z]+)?/api|/rest)?/(?:\d{1,2}|20\d\d-\d\d(?:-\d\d)?)(?=/)")
 
 
 # An id may have a suffix in its segment: the verb in `{id}:cancel`, the format in `{id}.json`.

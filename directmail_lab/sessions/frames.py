@@ -42,9 +42,6 @@ MOST_COLUMNS = 10_000
 MOST_CELLS = 50_000_000
 """The number of cells (rows times columns) of the largest frame."""
 
-VALUE_COLUMN = "value"
-"""The name of the column for values that are not objects: a scalar body, elements of an array."""
-
 _DTYPES = {
     "int": "Int64",
     "float": "Float64",
@@ -61,20 +58,6 @@ _NAME_COLUMN = re.compile(r"(?:^|[^a-z])(?:id|zip|post(?:al_?)?code|phone)$|[a-z
 _NUMBER = r"(?=.{1,15}$)-?(?:0|[1-9]\d*)(?:\.\d+)?"
 _SAMPLE = 65_536
 _TITLE_LINES = 10
-
-_TEXT = "print(response.text)"
-_FILE = 'pathlib.Path("body").write_bytes(response.content)'
-_READ_BY = {
-    "application/jsonl": "frame([json.loads(line) for line in response.iter_lines()])",
-    "application/x-ndjson": "frame([json.loads(line) for line in response.iter_lines()])",
-    "application/vnd.apache.parquet": "pandas.read_parquet(io.BytesIO(response.content))",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": (
-        "pandas.read_excel(io.BytesIO(response.content))"
-    ),
-    "application/xml": "pandas.read_xml(io.BytesIO(response.content))",
-    "text/xml": "pandas.read_xml(io.BytesIO(response.content))",
-}
-"""The call that reads a body of another content type."""
 
 
 @hide_frames  # the locals contain the body, which may repeat the key
@@ -306,8 +289,10 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
         advice = "Request that address instead, or follow the redirect: follow_redirects=True."
     else:
         what += f" ({kind}), and the body {problem}."
-        by_default = _FILE if plain_text(response.content) is None else _TEXT
-        advice = f"Read it with: response = {call}; {_READ_BY.get(media_type, by_default)}."
+        reads = "print(response.text)"
+        if plain_text(response.content) is None:
+            reads = 'pathlib.Path("body").write_bytes(response.content)'
+        advice = f"Read it with: response = {call}; {reads}."
     return NotJSONError(what, advice, status=response.status_code, content_type=media_type or None)
 
 
@@ -430,7 +415,7 @@ def _unique_names(paths: Iterable[Path]) -> list[str]:
     names: dict[str, None] = {}
     numbers: Counter[str] = Counter()
     for path in paths:
-        text = ".".join(path) if path else VALUE_COLUMN
+        text = ".".join(path) or "value"  # a scalar body, or an element of an array
         plain = text.encode("utf-8", "backslashreplace").decode()
         name = plain
         while name in names:

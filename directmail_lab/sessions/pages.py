@@ -6,10 +6,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from json import dumps, loads
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
-from ..cassettes import SessionRecording
 from ..display import ProgressBar, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.bodies import plain_json
@@ -21,23 +20,10 @@ from .clients.refusals import check, service_error
 from .transports.extensions import EXTENSION, Call, received_of
 from .transports.writes import IF_SENT
 
+if TYPE_CHECKING:
+    from .session import Session
+
 Result = httpx.Response | Exception
-
-
-class Opened(Protocol):
-    """What these calls need of a session, whose module imports this one."""
-
-    base_url: str
-    client: httpx.Client
-
-    @property
-    def mode(self) -> str: ...
-
-    @property
-    def cassette(self) -> str | None: ...
-
-    @property
-    def recording(self) -> SessionRecording: ...
 
 
 _MOST_PAGES = 1_000
@@ -47,7 +33,7 @@ _NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
 _INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
 
 
-def get_many(session: Opened, paths: Iterable[str], *, concurrency: int) -> list[Result]:
+def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> list[Result]:
     """Send a GET request to each path; see `Session.get_many`."""
     if isinstance(paths, str) or not isinstance(paths, Iterable):
         raise argument_error("get_many() takes a list of paths.")
@@ -87,7 +73,7 @@ def get_many(session: Opened, paths: Iterable[str], *, concurrency: int) -> list
     return results
 
 
-def _say_failures(session: Opened, results: list[Result]) -> None:
+def _say_failures(session: Session, results: list[Result]) -> None:
     """Say how many of the results are errors or have an error status, and what the first one is."""
     failed = [
         position
@@ -108,7 +94,7 @@ def _say_failures(session: Opened, results: list[Result]) -> None:
 
 
 def pages(
-    session: Opened,
+    session: Session,
     path: str,
     *,
     params: Mapping[str, Any] | None,
@@ -163,7 +149,7 @@ class Pages(Iterator[httpx.Response]):
 
     def __init__(
         self,
-        opened: Opened,
+        opened: Session,
         method: str,
         pages: PageList,
         start: Place,
