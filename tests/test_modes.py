@@ -424,8 +424,23 @@ def test_a_run_that_must_be_live_needs_a_key(
     dm.connect(service.base_url, service.api_key)
     with dm.record("tour", live=True) as session:
         assert session.mode == "record"
-    with pytest.raises(ValueError, match="may replay"):
-        dm.record("tour", live=True, record_mode="new_episodes")
+    monkeypatch.setenv("DIRECTMAIL_LIVE", "1")
+    for options in ({"record_mode": "once"}, {"max_age": "1 day"}):  # old numbers, with a key
+        with pytest.raises(ValueError, match="DIRECTMAIL_LIVE=1"):
+            dm.record("tour", **options)
+
+
+def test_no_write_is_sent_before_the_recording_that_found_no_key(service: FaultyService) -> None:
+    """Run All stops at `record`. After the sign-in, the cells below would send a mailing unrecorded."""
+    with pytest.raises(dm.errors.NotConnectedError, match="Sign in, then run this again"):
+        dm.record("mailing")
+    dm.connect(service.base_url, service.api_key, allow_writes=True)
+    with pytest.raises(dm.errors.WriteRefusedError, match="Run record"):
+        dm.post("/v1/letters", if_sent="keep")
+    before = service.requests["POST /v1/letters"]
+    dm.record("mailing")
+
+    assert (before, dm.post("/v1/letters", if_sent="keep").status_code) == (0, 201)
 
 
 def aged(path: Path, hours: float, *titles: str) -> None:
@@ -495,7 +510,7 @@ def test_max_age_without_a_key_replays_all(recorded: Path) -> None:
 
 
 AGE = 'such as "90 days" or "12 hours"'
-ALONE = "neither live=True nor record_mode"
+ALONE = "neither live=True, nor"
 
 
 @pytest.mark.parametrize(

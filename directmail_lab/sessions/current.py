@@ -55,7 +55,8 @@ class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
     It also keeps what the last form of `login` asked for, the last mode of `record` that replays
-    because there was no key, and the sessions that somebody still has, such as IPython in ``Out``.
+    because there was no key, whether `record` could not even replay, and the sessions that somebody
+    still has, such as IPython in ``Out``.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,7 @@ class _Current:
         self.callbacks: dict[object, Callable[[], object]] = {}
         self.asked: dict[str, Any] = {}
         self.without_key: ModeChange | None = None
+        self.is_unrecorded = False
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -78,6 +80,12 @@ def _changing() -> Iterator[None]:
         if _current.session is not None:
             transport_of(_current.session).may_write = False
         raise
+
+
+def _not_recorded(what: str, advice: str) -> NotConnectedError:
+    """Return the error of a `record` that has no key. The next session then writes nothing yet."""
+    _current.is_unrecorded = True
+    return NotConnectedError(what, advice)
 
 
 @with_session_options
@@ -170,6 +178,8 @@ def make_current(opened: Session | None) -> None:
     _current.session = opened
     if opened is not None:
         _current.opened.add(opened)
+        transport_of(opened).may_write &= not _current.is_unrecorded
+        _current.is_unrecorded = False
     for callback in list(_current.callbacks.values()):
         callback()
 
@@ -296,11 +306,12 @@ def record(
 
     def enter() -> Entered:
         nonlocal has_said
-        if record_mode == "none" or _connect_with_key():
-            return _record(session(), cassette, record_mode=record_mode, live=live, **options)
         asked = variable(LIVE_VARIABLE)
-        if live if asked is None else asked != "0":
-            raise NotConnectedError(
+        is_live = live if asked is None else asked != "0"
+        if record_mode == "none" or _connect_with_key():
+            return _record(session(), cassette, record_mode=record_mode, live=is_live, **options)
+        if is_live:
+            raise _not_recorded(
                 "There is no key, and this run must be live.",
                 f"Sign in, or set {API_KEY_VARIABLE}. To replay as a reader: "
                 f"{LIVE_VARIABLE}=0 in the environment.",
@@ -349,7 +360,7 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Ent
     path = new_cassette_path(cassette)
     if not (path.is_file() and path.stat().st_size):
         what = f"There is no key, and no cassette {cassette_name(cassette)!r} yet."
-        raise NotConnectedError(what, "Sign in, then run this again to record it.")
+        raise _not_recorded(what, "Sign in, then run this again to record it.")
 
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."

@@ -480,13 +480,14 @@ class Session:
         def recording() -> Mode:
             if live and record_mode not in ("update", "all"):
                 raise argument_error(
-                    f'live=True sends every request, and record_mode="{record_mode}" may replay. '
-                    'Give one of them, or record_mode="all".'
+                    "live=True, or DIRECTMAIL_LIVE=1, sends every request, and "
+                    f'record_mode="{record_mode}" may replay. Give one of them, or '
+                    'record_mode="all".'
                 )
             if max_age is not None and (live or record_mode != "update"):
                 raise argument_error(
-                    "max_age decides by itself what is sent: give neither live=True nor "
-                    "record_mode with it."
+                    "max_age decides by itself what is sent: give neither live=True, nor "
+                    "DIRECTMAIL_LIVE=1, nor record_mode with it."
                 )
             if record_mode != "none":
                 self._network_for("record")
