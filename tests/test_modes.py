@@ -431,7 +431,7 @@ def test_a_run_that_must_be_live_needs_a_key(
 
 
 def test_no_write_is_sent_before_the_recording_that_found_no_key(service: FaultyService) -> None:
-    """Run All stops at `record`. After the sign-in, the cells below would send a mailing unrecorded."""
+    """Run All stops there. After the sign-in, the cells below would send a mailing unrecorded."""
     with pytest.raises(dm.errors.NotConnectedError, match="Sign in, then run this again"):
         dm.record("mailing")
     dm.connect(service.base_url, service.api_key, allow_writes=True)

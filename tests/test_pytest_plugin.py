@@ -84,7 +84,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
         with monkeypatch.context() as environment:
             environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
             loaded = ("-pdirectmail_lab", "-pxdist", "-W", "ignore:Module already imported")
-            result = pytester.runpytest("-W", "error", *loaded, *QUIET, *args)
+            result = pytester.runpytest("-W", "error", *QUIET, *args, *loaded)
         if outcomes:
             result.assert_outcomes(**outcomes)
         return result
