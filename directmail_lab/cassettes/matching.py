@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
@@ -246,9 +247,13 @@ def split_address(uri: str) -> tuple[str, str]:
     return f"{scheme}://{host}", unescaped(f"/{path}" if slash else "/")
 
 
+# A cassette names few base addresses, and compares each of its requests with them.
+_split_base = lru_cache(maxsize=64)(split_address)
+
+
 def path_below_base(origin: str, path: str, base_url: str) -> str | None:
     """Return the part of a split address that follows a base address; None outside of it."""
-    base_origin, base_path = split_address(base_url)
+    base_origin, base_path = _split_base(base_url)
     base_path = base_path.rstrip("/")
     is_below = origin == base_origin and f"{path}/".startswith(f"{base_path}/")
     return (path[len(base_path) :] or "/") if is_below else None
@@ -303,12 +308,13 @@ def body_parts(request: Request) -> list[tuple[Name, Hashable]]:
     multipart body by its parts. Any other body counts by its bytes.
     """
     body = request.body or b""
-    with suppress(ValueError):  # it may not be compressed as its header says
-        body = unpack(body, header(request.headers, "content-encoding") or "")
-    media_type = media_type_of(request.headers)
-    parts: list[tuple[Name, Hashable]] | None = None
+    if body:
+        with suppress(ValueError):  # it may not be compressed as its header says
+            body = unpack(body, header(request.headers, "content-encoding") or "")
     if not body:
         return [(("kind",), "no body")]
+    media_type = media_type_of(request.headers)
+    parts: list[tuple[Name, Hashable]] | None = None
     if media_type.startswith("multipart/"):
         kind = "multipart"
         parts = _multipart(header(request.headers, "content-type") or "", body)
