@@ -186,7 +186,7 @@ def test_elements_that_are_all_new_still_show_a_changed_field() -> None:
         (operation, "items[].price_cents", "removed", 2, 2),
         (operation, "items[].price", "added", 2, 2),
     ]
-    assert (operation, "items[].id", "retyped", 4, 4) in retyped
+    assert (operation, "items[].id", "retyped to string", 4, 4) in retyped
 
 
 def test_any_two_sources_are_compared(service: FaultyService) -> None:

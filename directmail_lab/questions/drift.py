@@ -13,7 +13,7 @@ import pandas as pd
 from ..arguments import check_names
 from ..cassettes import Recording
 from ..display import plural, with_whole_cells
-from ..exchange.changes import changes
+from ..exchange.changes import changes, type_of
 from ..exchange.httpx_values import httpx, response_value
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header, may_change
@@ -85,8 +85,8 @@ def drift(
         operation string ``GET /v1/letters``
         path      string ``items[].price_cents``, ``header.etag``,
                          ``status code``, or ``$`` for a body as a whole
-        change    string ``added``, ``removed``, ``retyped``, ``null-turned``,
-                         ``null-filled`` or ``changed``
+        change    string ``added``, ``removed``, ``retyped to string``,
+                         ``null-turned``, ``null-filled`` or ``changed``
         was       object the first one's old value; None if null or missing
         now       object its new value, likewise
         count     int64  how many values there changed so
@@ -141,6 +141,8 @@ def drift(
             is_value = each.change == "changed" and not _HEAD.match(each.path)
             is_ignored = any(pattern.fullmatch(each.path) for pattern in patterns)
             if not is_ignored and (values or not is_value):
+                if each.change == "retyped":  # 10 and "10" look alike in a table
+                    each.change += f" to {type_of(each.now)}"
                 rows.append({"operation": operation, **vars(each)})
     if not rows:
         notes.append("No difference.")
