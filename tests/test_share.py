@@ -637,6 +637,7 @@ def test_personal_data_is_replaced_in_what_is_packed_alone() -> None:
         ({"a/One.ipynb": "1", "b/one.ipynb": "2"}, {}, r"would be notebooks/one\.ipynb"),
         ({"nb/one.ipynb": "dm.replay(Path('¤'))"}, {}, "leads out of what can be shared"),
         ({"1.ipynb": "1", "2.ipynb": "2"}, {"target": "tour.html"}, "A page shows one notebook"),
+        ({"1.ipynb": "1"}, {"target": "tour.pdf"}, "neither a .zip nor a .html page"),
         ({"1.ipynb": "1"}, {"redact": ["personal"]}, "outputs that you saved cannot be redacted"),
     ],
 )

@@ -141,8 +141,12 @@ def share(
         )
     target = Path(target)
     is_page = target.suffix.lower() == ".html"
-    if not is_page and target.suffix.lower() != ".zip":
+    if not target.suffix:
         target = target.with_name(f"{target.name}.zip")
+    elif target.suffix.lower() not in (".html", ".zip"):
+        raise DirectMailLabError(
+            f"{target.name} is neither a .zip nor a .html page.", "Give a name with one of them."
+        )
     paths = [notebooks] if isinstance(notebooks, str | Path) else notebooks
     packed = _Packed(map(Path, paths), cassettes, redact)
     if is_page and len(packed.notebooks) > 1:
