@@ -99,14 +99,16 @@ def test_operations_that_share_an_allowance_have_one_panel() -> None:
 
 
 def test_the_accounts_of_two_sessions_have_panels_of_their_own() -> None:
-    """One has 54 requests left and the other 40: joined, a line would go up and down."""
-    frame = frame_of([reading(0, 54), reading(1, 40), reading(2, 39)], unit="seconds_left")
-    frame.insert(0, "recording", ["session 1", "session 2", "session 2"])
+    """Joined, a line would go up and down. Equal limits of two accounts are no shared allowance."""
+    paths = ["/v1/lists", "/v1/letters"] * 3
+    frame = frame_of(
+        [reading(at, 59 - at, each) for at, each in enumerate(paths)] * 2, unit="seconds_left"
+    )
+    frame.insert(0, "recording", ["session 1"] * 6 + ["session 2"] * 6)
     chart = chart_rate_limits(frame.astype({"recording": "string"}))
 
     assert [panel.get_title("left") for panel in chart.axes] == [
-        "session 2: GET /v1/users/me",
-        "session 1: GET /v1/users/me",
+        f"{name}: GET {path}" for path in paths[:2] for name in ("session 1", "session 2")
     ]
 
 

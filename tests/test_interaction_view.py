@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cassette_samples import NOON, answered, get
+from cassette_samples import NOON, answered, get, recorded
 
+from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.values import Interaction
 from directmail_lab.questions.interaction_view import InteractionView
 from directmail_lab.questions.interactions import interactions
@@ -58,6 +59,14 @@ def test_one_interaction_is_shown_readably() -> None:
     assert '"half": "\\ud800"' in shown
     assert "200 OK after 0.042 s, 2026-11-21 12:00:00 UTC" in shown
     assert "(3 bytes, not text)" in InteractionView(answered(body=b"\xff\0\x85"))._repr_html_()
+
+
+def test_a_body_that_was_not_recorded_is_named_on_both_sides(tmp_path: Path) -> None:
+    lost = missing_body(5000)
+    exchange = answered(replace(get("/v1/file"), body=lost), lost)
+    view = interactions(recorded(tmp_path / "tour.yaml", exchange), number=1)
+
+    assert repr(view).count("(not recorded: 5000 bytes)") == 2
 
 
 # -- all interactions --------------------------------------------------------------------------
