@@ -253,6 +253,9 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
     return httpx.Response(status, headers=standard | headers)
 
 
+OF_A_CACHE = told(200, **{"X-RateLimit-Reset": "60", "Age": "50"})
+
+
 @pytest.mark.parametrize(
     ("responses", "slept_s"),
     [
@@ -264,7 +267,7 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
         pytest.param([told(**{"Retry-After": "1.8"}), httpx.Response(200)], 1.8, id="a fraction"),
         pytest.param([told(200, **{"X-RateLimit-Reset": "1.8"}), told(200)], 1.8, id="fractions"),
         # A cache has the headers of an earlier response.
-        pytest.param([told(200, Age="50"), httpx.Response(200)], 0.0, id="of a cache"),
+        pytest.param([OF_A_CACHE, httpx.Response(200)], 0.0, id="of a cache"),
         # With only zeros in the headers, the wait is the typical minute (service.md part 8).
         pytest.param([told(200, **{"X-RateLimit-Reset": "0"}) for _ in range(2)], 60.0, id="zero"),
         pytest.param([httpx.ConnectError("refused"), httpx.Response(200)], 0.5, id="no connection"),

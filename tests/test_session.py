@@ -271,6 +271,17 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
     assert service.requests == {"GET /v1/users/me": 3 if retry else 2}
 
 
+def test_a_read_without_a_response_is_not_recorded(
+    service: FaultyService, unpaced: Session
+) -> None:
+    """The error is httpx's own."""
+    with unpaced.record("tour"), service.fault(drop="reset"), pytest.raises(httpx.ReadError):
+        unpaced.me()
+
+    assert len(unpaced.recording) == 0
+    assert not Path("cassettes/tour.yaml").exists()
+
+
 def test_an_error_in_a_callback_loses_no_response(
     live: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
