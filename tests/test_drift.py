@@ -158,6 +158,14 @@ def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
     assert table.attrs["notes"] == ["3 requests compared."]
 
 
+def test_an_error_to_another_request_is_no_change_of_the_operation() -> None:
+    """The fields of a letter are not gone because another one was not found."""
+    found = recorded("a.yaml", answered(get("/v1/letters/ltr_8f3kq2"), '{"id": 1, "price": 5}'))
+    lost = recorded("b.yaml", answered(get("/v1/letters/ltr_9x4mp7"), '{"error": 1}', status=404))
+
+    assert rows_of(dm.drift(found, against=lost)) == rows_of(dm.drift(lost, against=found)) == []
+
+
 @pytest.mark.parametrize("before", [3, 4])
 def test_a_new_letter_is_one_row_though_all_others_move(before: int) -> None:
     """The last page has one more, or there is one more page."""

@@ -135,8 +135,15 @@ def drift(
     both_sides = grouped({**was, **now}, lambda call: f"{call.method} {operations[call.path]}")
     rows = []
     for operation, calls in both_sides.items():
-        old = {call[1:]: was[call][1] for call in calls if call in was}
-        new = {call[1:]: now[call][1] for call in calls if call in now}
+        # An error has another shape than a success, and says nothing about other requests.
+        old, new = (
+            {
+                call[1:]: side[call][1]
+                for call in calls
+                if call in side and (call in other or _is_good(side[call][1]))
+            }
+            for side, other in ((was, now), (now, was))
+        )
         for each in changes(old, new):
             is_value = each.change == "changed" and not _HEAD.match(each.path)
             is_ignored = any(pattern.fullmatch(each.path) for pattern in patterns)
