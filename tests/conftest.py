@@ -95,6 +95,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     # Another test's service may have had the same port: forget what is known by address.
     monkeypatch.setattr(settings, "_connected", set())
     monkeypatch.setattr(current._current, "asked", {})
+    monkeypatch.setattr(current._current, "has_failed", False)
     monkeypatch.setattr(writes, "_sent", {})
     # Forget the keys of earlier tests that are not yet garbage-collected.
     monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())

@@ -430,17 +430,42 @@ def test_a_run_that_must_be_live_needs_a_key(
             dm.record("tour", **options)
 
 
-def test_no_write_is_sent_before_the_recording_that_found_no_key(service: FaultyService) -> None:
+def a_damaged_cassette() -> None:
+    TOUR.parent.mkdir(exist_ok=True)
+    TOUR.write_text("interactions:\n- damaged\n")
+    dm.record("tour")
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: dm.record("mailing"),
+        a_damaged_cassette,
+        lambda: dm.record("../elsewhere"),
+        lambda: (dm.replay("first-look"), a_damaged_cassette()),
+    ],
+    ids=["without a key", "damaged", "no such name", "in a replay"],
+)
+def test_no_write_is_sent_after_a_sign_in_until_the_failed_recording_is_run_again(
+    service: FaultyService, fails: Callable[[], object]
+) -> None:
     """Run All stops there. After the sign-in, the cells below would send a mailing unrecorded."""
-    with pytest.raises(dm.errors.NotConnectedError, match="Sign in, then run this again"):
-        dm.record("mailing")
+    with pytest.raises(dm.DirectMailLabError):
+        fails()
+    for _ in range(2):  # the first key was a wrong one, for example
+        with (
+            dm.connect(service.base_url, service.api_key, allow_writes=True),
+            pytest.raises(dm.errors.WriteRefusedError, match="Run record"),
+        ):
+            dm.post("/v1/letters", if_sent="keep")
     dm.connect(service.base_url, service.api_key, allow_writes=True)
-    with pytest.raises(dm.errors.WriteRefusedError, match="Run record"):
-        dm.post("/v1/letters", if_sent="keep")
     before = service.requests["POST /v1/letters"]
     dm.record("mailing")
 
     assert (before, dm.post("/v1/letters", if_sent="keep").status_code) == (0, 201)
+    dm.session().close()
+    dm.connect(service.base_url, service.api_key, allow_writes=True)
+    assert dm.post("/v1/letters").status_code == 201
 
 
 def aged(path: Path, hours: float, *titles: str) -> None:

@@ -55,7 +55,7 @@ class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
     It also keeps what the last form of `login` asked for, the last mode of `record` that replays
-    because there was no key, whether `record` could not even replay, and the sessions that somebody
+    because there was no key, whether the last change of mode failed, and the sessions that somebody
     still has, such as IPython in ``Out``.
     """
 
@@ -64,7 +64,7 @@ class _Current:
         self.callbacks: dict[object, Callable[[], object]] = {}
         self.asked: dict[str, Any] = {}
         self.without_key: ModeChange | None = None
-        self.is_unrecorded = False
+        self.has_failed = False
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -72,20 +72,21 @@ _current = _Current()
 
 
 @contextmanager
-def _changing() -> Iterator[None]:
-    """Send no write in the current session if a call that changes it fails: see `ModeTransport`."""
+def _changing(*, mode: bool = False) -> Iterator[None]:
+    """Send no write in the current session if a call that changes it fails: see `ModeTransport`.
+
+    After a ``mode`` that failed, the next session sends none, either, until a mode is entered in
+    which it may: a mailing must not go out unrecorded because somebody signed in meanwhile.
+    """
     try:
         yield
     except BaseException:
+        _current.has_failed |= mode
         if _current.session is not None:
             transport_of(_current.session).may_write = False
         raise
-
-
-def _not_recorded(what: str, advice: str) -> NotConnectedError:
-    """Return the error of a `record` that has no key. The next session then writes nothing yet."""
-    _current.is_unrecorded = True
-    return NotConnectedError(what, advice)
+    if mode:
+        _current.has_failed &= not transport_of(session()).may_write
 
 
 @with_session_options
@@ -178,8 +179,7 @@ def make_current(opened: Session | None) -> None:
     _current.session = opened
     if opened is not None:
         _current.opened.add(opened)
-        transport_of(opened).may_write &= not _current.is_unrecorded
-        _current.is_unrecorded = False
+        transport_of(opened).may_write &= not _current.has_failed
     for callback in list(_current.callbacks.values()):
         callback()
 
@@ -273,14 +273,17 @@ request = _of_current(Session.request)
 
 
 @_like(Session.live)
-@_changing()
 def live() -> ModeChange:
-    return ModeChange(lambda: session().live().entered)
+    @_changing(mode=True)
+    def enter() -> Entered:
+        return session().live().entered
+
+    return ModeChange(enter)
 
 
 @_like(Session.replay)
-@_changing()
 def replay(cassette: str | Path, **options: Any) -> ModeChange:
+    @_changing(mode=True)
     def enter() -> Entered:
         opened = _current.session
         if opened is None:
@@ -294,7 +297,6 @@ def replay(cassette: str | Path, **options: Any) -> ModeChange:
 
 
 @_like(Session.record)
-@_changing()
 def record(
     cassette: str | Path,
     *,
@@ -304,6 +306,7 @@ def record(
 ) -> ModeChange:
     has_said = False  # once is enough for a decorated function
 
+    @_changing(mode=True)
     def enter() -> Entered:
         nonlocal has_said
         asked = variable(LIVE_VARIABLE)
@@ -311,7 +314,7 @@ def record(
         if record_mode == "none" or _connect_with_key():
             return _record(session(), cassette, record_mode=record_mode, live=is_live, **options)
         if is_live:
-            raise _not_recorded(
+            raise NotConnectedError(
                 "There is no key, and this run must be live.",
                 f"Sign in, or set {API_KEY_VARIABLE}. To replay as a reader: "
                 f"{LIVE_VARIABLE}=0 in the environment.",
@@ -360,7 +363,7 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Ent
     path = new_cassette_path(cassette)
     if not (path.is_file() and path.stat().st_size):
         what = f"There is no key, and no cassette {cassette_name(cassette)!r} yet."
-        raise _not_recorded(what, "Sign in, then run this again to record it.")
+        raise NotConnectedError(what, "Sign in, then run this again to record it.")
 
     def advise(error: NotRecordedError) -> None:
         error.advice = "There is no key, so nothing was sent. Sign in to record it."

@@ -166,9 +166,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return UNGUARDED
         if not self.may_write:
             raise WriteRefusedError(
-                f"The {request.method} was not sent: the last record(), replay(), live() or "
-                "connect() failed, so the mode is still the one before it.",
-                "Run record(…), live() or connect(…) again: once it succeeds, writes are sent.",
+                f"The {request.method} was not sent, because the last record(), replay(), live() "
+                "or connect() failed.",
+                "Run record(…) or live(): once it succeeds, writes are sent.",
             )
         return guard(request, mode.recording, mode.cassette)
 
