@@ -337,23 +337,27 @@ OF_CREDENTIALS = """
     client_secret clientSecret secret webhook_secret client_assertion password passwd pwd Passwort
     newPassword current_password password_confirmation password2 j_password id_token_2 app_token
     resetToken encryption_key license-key SharedKey passcode passphrase PHPSESSID JSESSIONID
-    sessionid ASP.NET_SessionId
+    sessionid ASP.NET_SessionId id_token_hint PRIVATE-TOKEN X-Telegram-Bot-Api-Secret-Token
+    user_pass DB_PASS otp totp card_cvc cvv
 """
 # With a long and random value.
 OF_RANDOM_VALUES = """
     token Token X-Vault-Token user_token key X-Key auth session signature sig X-Hub-Signature-256
-    laravel_session
+    laravel_session hmac X-Shopify-Hmac-Sha256 assertion credential
 """
 # Even with a long and random value.
 NOT_OF_CREDENTIALS = """
     X-CSRFToken X-CSRF-Token xsrf_token Next-Page-Token next_page_token nextPageToken pageToken
     nextToken x-ms-continuationtoken continuation_token continuation cursor next_cursor sync_token
-    syncToken cursor_token Idempotency-Key idempotencyKey Sec-WebSocket-Key public_key
+    syncToken cursor_token paginationToken skip_token delta_token nextForwardToken scroll_token
+    authenticity_token __RequestVerificationToken
+    Idempotency-Key idempotencyKey Sec-WebSocket-Key public_key
     publishable_key sort_key primary_key foreign_key cache-key object_key partitionKey issue_key
     key_id keyName api_key_id keyboard monkey turkey keys token_count max_tokens token_type tokens
     X-RateLimit-Remaining-Tokens tokenizer expires_token_at author Author authority authenticated
     auth_url X-Session-Name sessions session_count password_changed_at passwordless pass compass
-    secretary signatures design sign jwtAlgorithm ETag X-Request-Id Access-Control-Allow-Origin id
+    secretary signatures design sign cvc_check hotpot
+    jwtAlgorithm ETag X-Request-Id Access-Control-Allow-Origin id
 """
 
 
@@ -434,6 +438,7 @@ def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
         ("?Signature=U0HqEiRPU0zA0ME8nJmYCfTZXGc%3D&Expires=1", "?Signature=<REDACTED>&Expires=1"),
         ("?signature=With+our+kind+regards&sig=1", "?signature=With+our+kind+regards&sig=1"),
         (f"?password={KEY}&q={KEY}", "?password=<REDACTED>&q=<API_KEY>"),
+        ("?has_password=true&reset_password=False", "?has_password=true&reset_password=False"),
     ],
 )
 def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: str) -> None:
@@ -676,13 +681,16 @@ REPEATED = "hk8fK2xQ9zLr7TtVb3n"
         (f"it is {REPEATED}, and x{REPEATED}y", "it is <REDACTED>, and x<REDACTED>y"),
         ("letters-2026a or letters-2026ab", "<REDACTED> or letters-2026ab"),
         ("?next=%2Fa%3Dletters-2026a%26", "?next=%2Fa%3D<REDACTED>%26"),
+        (r'["\\sl4shes-1", "letters-2026a-b"]', '["<REDACTED>", "<REDACTED>"]'),
         ("invalid_token, 20261121, en", "invalid_token, 20261121, en"),
+        ("[1.5e+16, 'text/csv']", "[1.5e+16, 'text/csv']"),
     ],
 )
 def test_a_value_is_removed_where_it_is_repeated(text: str, written: str) -> None:
     """A random one anywhere, another one where it stands whole; no words and no numbers."""
     redactor = Redactor()
     names = [REPEATED, "letters-2026a", "invalid_token", "20261121", "en"]
+    names += ["letters-2026a-b", "\\sl4shes-1", "1.5e+16", "text/csv"]
     redactor.request(Request("POST", ME, (), json.dumps([{"password": n} for n in names]).encode()))
 
     assert redactor.text(text) == written

@@ -178,9 +178,11 @@ def _of_user(user: str, password: str) -> Iterator[str]:
 
 _SHORTEST = 8
 _MOST_FORMS = 2000
-# Words, such as "invalid_token": they are no secret, and would be removed everywhere.
-_WORDS = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
+# Words, such as "invalid_token" or "text/csv": they are no secret, and would be removed everywhere.
+_WORDS = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._/-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
 _LONGEST_WORD = 14
+# Any but the one of a number: 1.2e+16.
+_LETTER = re.compile(r"[^\W\d_eE]")
 # No letter, but the end of an escape in an address or in JSON.
 _BEFORE_WHOLE = r"(?:(?<!\w)|(?<=%[0-9A-F]{2})|(?<=\\[nrt]))"
 
@@ -217,7 +219,9 @@ class Repetitions(Hidden):
                 if not is_random(secret):
                     pattern = rf"{_BEFORE_WHOLE}{pattern}(?!\w)"
                 new[form] = re.compile(pattern), stand_in_for(secret)
-            self.__forms = {**self.__forms, **new}  # another thread may be searching
+            # A new dict, since another thread may be searching. One form may contain another one.
+            every = {**self.__forms, **new}
+            self.__forms = {form: every[form] for form in sorted(every, key=len, reverse=True)}
 
     def are_in(self, text: str) -> bool:
         """Return whether a text, which may be quoted as JSON, may have one of them."""
@@ -232,8 +236,8 @@ class Repetitions(Hidden):
 
 
 def _is_distinctive(secret: str) -> bool:
-    if len(secret) < _SHORTEST or secret.isdecimal() or REPLACED.fullmatch(secret):
+    if len(secret) < _SHORTEST or REPLACED.fullmatch(secret):
         return False
-    words = re.split("[._-]", secret)
+    words = re.split("[._/-]", secret)
     are_words = _WORDS.fullmatch(secret) and max(map(len, words)) <= _LONGEST_WORD
-    return not are_words and any(map(str.isalpha, secret))
+    return not are_words and _LETTER.search(secret) is not None
