@@ -454,7 +454,7 @@ def test_drift_exits_with_1_if_a_response_changed(account: StandIn, live: Sessio
         live.me()
     same = invoke("drift", "mine")
     with account.fault(body='{"id": 7}'):
-        changed = invoke("drift", "mine", "--ignore", "name")
+        changed = invoke("drift", "mine", "--ignore", "body:name")
     offline = invoke("drift", "mine", "--against", "first-look")
 
     assert (same.exit_code, same.stdout) == (0, "1 request sent. No difference.\n")

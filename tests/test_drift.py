@@ -146,7 +146,9 @@ def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
     october = letters("october.yaml", *[{"price_cents": 5, "status": "sent"}] * 5)
     november = letters("november.yaml", *[{"price": 5, "status": "gone"}] * 5)
     table = dm.drift(october, against=november)
-    with_values = dm.drift(october, against=november, values=True, ignore="*price*")
+    ignored = ["body:items.price", "body:items.price_cents"]
+    on_any_page = dm.drift(october, against=november, ignore=["query:page"])
+    with_values = dm.drift(october, against=november, values=True, ignore=ignored)
 
     operation = "GET /v1/letters"
     assert rows_of(table) == [
@@ -156,6 +158,7 @@ def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
     assert rows_of(with_values) == [(operation, "items[].status", "changed", 5, 5)]
     assert list(with_values[["was", "now"]].iloc[0]) == ["sent", "gone"]
     assert table.attrs["notes"] == ["3 requests compared."]
+    assert on_any_page.attrs["notes"] == ["1 request compared."]
 
 
 def test_an_error_to_another_request_is_no_change_of_the_operation() -> None:
@@ -319,7 +322,8 @@ def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyServ
         answered(lists, '{"error": 1}', status=500),
     )
     with live_session(service):
-        table = drift(path, ignore="header.*")
+        names = "Date Server content-type X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset"
+        table = drift(path, ignore=[f"header:{name}" for name in names.split()])
 
     assert rows_of(table) == [("GET /v1/lists", "[]", "added", 3, 3)]
     assert "another server's" in table.attrs["notes"][-1]

@@ -210,9 +210,11 @@ class Repetitions(Hidden):
         for secret in secrets:
             if secret in self.__forms or self.count >= _MOST_FORMS or not _is_distinctive(secret):
                 continue
-            quoted = json.dumps(secret)[1:-1]
             forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
-            forms |= {html.escape(secret), quoted, json.dumps(quoted)[1:-1]}
+            forms.add(html.escape(secret))
+            for write in (json.dumps, _json_value):
+                quoted = write(secret)[1:-1]
+                forms |= {quoted, write(quoted)[1:-1]}
             new = {}
             for form in forms:
                 pattern = re.escape(form)
