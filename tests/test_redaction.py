@@ -338,12 +338,12 @@ OF_CREDENTIALS = """
     newPassword current_password password_confirmation password2 j_password id_token_2 app_token
     resetToken encryption_key license-key SharedKey passcode passphrase PHPSESSID JSESSIONID
     sessionid ASP.NET_SessionId id_token_hint PRIVATE-TOKEN X-Telegram-Bot-Api-Secret-Token
-    user_pass DB_PASS otp totp card_cvc cvv
+    user_pass DB_PASS otp totp
 """
 # With a long and random value.
 OF_RANDOM_VALUES = """
     token Token X-Vault-Token user_token key X-Key auth session signature sig X-Hub-Signature-256
-    laravel_session hmac X-Shopify-Hmac-Sha256 assertion credential
+    laravel_session assertion
 """
 # Even with a long and random value.
 NOT_OF_CREDENTIALS = """

@@ -22,12 +22,12 @@ _CREDENTIALS = """
     private_token refresh_token reset_token secret_token security_token session_token
     authorization x_auth jwt client_assertion
     password passwd passwort pwd user_pass db_pass passcode passphrase password_hash secret
-    otp totp cvc cvv
+    otp totp
     session_id sess_id
     amz_signature goog_signature oauth_signature
 """
 # Their values are credentials if they are long and random: "key": "color" is none.
-_IF_RANDOM = "token auth session sig signature hmac hmac_sha assertion credential"
+_IF_RANDOM = "token auth session sig signature assertion"
 # A longer name that ends with "key" is often public: idempotency_key, sort_key.
 _ALONE_IF_RANDOM = "key x_key"
 # What a token is for, if it is no credential: next_page_token, X-CSRF-Token.

@@ -355,9 +355,10 @@ def _searched(interaction: Interaction) -> str | None:
 
 def _needs_opening(lower: str) -> bool:
     """Return whether a text has a body that must be decompressed or decoded to be searched."""
-    is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
-    is_small = len(lower) <= MAX_UNPACKED_BYTES
-    return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
+    if len(lower) > MAX_UNPACKED_BYTES or any(map(lower.__contains__, _OPENED_HINTS)):
+        return True
+    declared = lower.count("charset=")
+    return bool(declared) and declared != lower.count("charset=utf-8")
 
 
 def with_schemes(redacted: Request, request: Request) -> Request:
