@@ -185,6 +185,8 @@ _LONGEST_WORD = 14
 _LETTER = re.compile(r"[^\W\d_eE]")
 # No letter, but the end of an escape in an address or in JSON.
 _BEFORE_WHOLE = r"(?:(?<!\w)|(?<=%[0-9A-F]{2})|(?<=\\[nrt]))"
+# Nor the name of a field: {"password1": "password1"}.
+_AFTER_WHOLE = r"(?!\w|[=>]|\\*\"\s*:)"
 
 
 @final
@@ -219,7 +221,7 @@ class Repetitions(Hidden):
             for form in forms:
                 pattern = re.escape(form)
                 if not is_random(secret):
-                    pattern = rf"{_BEFORE_WHOLE}{pattern}(?!\w)"
+                    pattern = f"{_BEFORE_WHOLE}{pattern}{_AFTER_WHOLE}"
                 new[form] = re.compile(pattern), stand_in_for(secret)
             # A new dict, since another thread may be searching. One form may contain another one.
             every = {**self.__forms, **new}
