@@ -7,7 +7,7 @@ a longer name that ends with one of the table: ``stripe_api_key``, ``newPassword
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -72,17 +72,17 @@ _RANDOM = re.compile(
 _OTHER = re.compile(rf"(?:.*_)?(?:{'|'.join(_OTHER_TOKENS.split())})_token")
 
 
-def _hints() -> Iterator[str]:
+def _hints() -> tuple[str, ...]:
     names = f"{_CREDENTIALS} {_IF_RANDOM} {_ALONE_IF_RANDOM}".split()
     found = ["pass"]
     for name in sorted(names, key=len):
         words = name.split("_")
         if not any(hint in word for hint in found for word in words):
             found.append(max(words, key=len))
-    return iter(found)
+    return tuple(found)
 
 
-HINTS = tuple(_hints())
+HINTS = _hints()
 """Each text with such a name contains one of these, in any letter case."""
 
 

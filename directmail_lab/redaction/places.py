@@ -40,11 +40,12 @@ def _json_value(text: str) -> str:
 
 
 class _Syntax(NamedTuple):
-    """How fields are written.
+    """How fields are written in a text that contains ``sign``.
 
     The groups of ``pattern``: all before the value, the name, the value.
     """
 
+    sign: str
     pattern: re.Pattern[str]
     read: Callable[[str], str] = str
     write: Callable[[str], str] = str
@@ -69,21 +70,20 @@ _ELEMENT = re.compile(
 _ATTRIBUTE_OF_ELEMENT = re.compile(
     rf"(\s(?=[\w:.$-]{{1,99}}\s{{0,9}}=)({_NAME})\s*=\s*[\"'])([^\"'<>]+)"
 )
-_ANY_TEXT = (_Syntax(_JSON_FIELD, _json_text, _json_value),)
-_FORMS = (_Syntax(FIELD, unquote_plus), _Syntax(_PART))
-_MARKUP = tuple(
-    _Syntax(pattern, html.unescape, html.escape) for pattern in (_ELEMENT, _ATTRIBUTE_OF_ELEMENT)
+_SYNTAXES = (
+    _Syntax('"', _JSON_FIELD, _json_text, _json_value),
+    _Syntax("=", FIELD, unquote_plus),
+    _Syntax("=", _PART),
+    _Syntax("<", _ELEMENT, html.unescape, html.escape),
+    _Syntax("<", _ATTRIBUTE_OF_ELEMENT, html.unescape, html.escape),
 )
 
 
 def replace_fields(text: str, stand_in: Callable[[str], str]) -> str:
     """Return a text with what ``stand_in`` returns for each credential in a named field."""
-    syntaxes: tuple[_Syntax, ...] = _ANY_TEXT
-    if "=" in text:
-        syntaxes += _FORMS
-    if "<" in text:
-        syntaxes += _MARKUP
-    for syntax in syntaxes:
+    for syntax in _SYNTAXES:
+        if syntax.sign not in text:
+            continue
 
         def replaced(field: re.Match[str], syntax: _Syntax = syntax) -> str:
             before, name, raw = field.groups()
