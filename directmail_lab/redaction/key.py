@@ -6,12 +6,10 @@ letter case; its hex digits; and base64 of any text that contains it. A part of 
 
 from __future__ import annotations
 
+import html
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from functools import cache
-from html.entities import html5
-from itertools import chain
 from typing import final
 from urllib.parse import unquote
 
@@ -73,14 +71,9 @@ def _escapes(char: str) -> Iterator[str]:
     yield f"%(?:{code})"
     yield rf"\\{{1,4}}(?:u00|x)(?:{code})"
     yield f"&#(?:0{{0,2}}(?:{number})|x0{{0,2}}(?:{code}));?"
-    yield from (f"&{name}" for name in _html_names(char))
     if not char.isalnum():
+        yield re.escape(html.escape(char))
         yield rf"\\{{1,4}}{re.escape(char)}"
-
-
-@cache  # each call looks through two thousand names
-def _html_names(char: str) -> list[str]:
-    return sorted((name for name, named in html5.items() if named == char), reverse=True)
 
 
 def _spelled(text: str) -> str:
@@ -99,12 +92,6 @@ def _base64_digits(key: str) -> Iterator[str]:
 def _base64_pattern(digits: str) -> str:
     units = (f"(?:{_URL_SAFE[d]}|{_spelled(d)})" if d in _URL_SAFE else d for d in digits)
     return f"(?:{_LINE_END})?".join(units)
-
-
-def _halves(digits: str) -> tuple[str, str]:
-    """Return two parts of base64 digits. The end of a line can break only one of them."""
-    middle = min(len(digits), _LINE) // 2
-    return digits[:middle], digits[middle:_LINE]
 
 
 # -- the search --------------------------------------------------------------------------------
@@ -135,19 +122,22 @@ class _Forms(Hidden):
         hex_digits = key.encode().hex()
         digits = list(_base64_digits(key))
         marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
-        names = (name.lower() for char in marks for name in _html_names(char))
         url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
         codes = {char.encode().hex() for char in f"{key.lower()}{key.upper()}{''.join(marks)}"}
         self.__key = key
         self.__digits = digits
         self.__patterns: tuple[re.Pattern[str], re.Pattern[str]] | None = None
-        halves = chain.from_iterable(map(_halves, (*digits, *url_safe)))
-        self.__hints = {*map(str.lower, (key, hex_digits, *halves))}
+        hints = [key, hex_digits]
+        for each in (*digits, *url_safe):
+            # Two parts, since the end of a line can break only one of them.
+            middle = min(len(each), _LINE) // 2
+            hints += [each[:middle], each[middle:_LINE]]
+        self.__hints = {*map(str.lower, hints)}
         # Each pattern begins with a literal: three such searches are faster than one for all.
         self.__escapes = (
             re.compile(f"%(?:{'|'.join(codes)})"),
             re.compile(rf"\\(?:[x{re.escape(''.join(marks))}]|u00[2-7])"),
-            re.compile(f"&(?:{'|'.join(['#', *names])})"),
+            re.compile("&(?:#|amp|lt|gt|quot)"),
         )
 
     def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -166,11 +156,12 @@ class _Forms(Hidden):
         percent, backslash, ampersand = self.__escapes
         return bool(percent.search(lower) or backslash.search(lower) or ampersand.search(lower))
 
-    def is_in(self, text: str, lower: str) -> bool:
-        """Return whether any form is in a text; ``lower`` is its `lower_ascii`."""
+    def is_in(self, text: str) -> bool:
+        """Return whether any form is in a text."""
         if self.__key in text:
             return True
-        return self.is_hinted_at(lower) and self._compiled()[0].search(text) is not None
+        may_be_in = self.is_hinted_at(lower_ascii(text))
+        return may_be_in and self._compiled()[0].search(text) is not None
 
     def removed_from(self, text: str) -> str:
         """Return a text without any form; runs of hex digits and base64 are replaced whole."""
@@ -212,8 +203,7 @@ class KeySearch(Hidden):
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text."""
-        lower = lower_ascii(text)
-        return any(forms.is_in(text, lower) for forms in self.__forms.values())
+        return any(forms.is_in(text) for forms in self.__forms.values())
 
     def may_be_in(self, lower: str) -> bool:
         """Return whether a text of `lower_ascii`, which may be quoted as JSON, hints at a key."""
@@ -225,7 +215,7 @@ class KeySearch(Hidden):
     def removed_from(self, text: str) -> str:
         """Return a text with a placeholder for each form of a key."""
         for forms in self.__forms.values():
-            if forms.is_in(text, lower_ascii(text)):
+            if forms.is_in(text):
                 text = forms.removed_from(text)
         return text
 
