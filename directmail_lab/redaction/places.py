@@ -106,6 +106,18 @@ def replace_fields(text: str, stand_in: Callable[[str], str]) -> str:
     return _NESTED.sub(within, text) if '\\"' in text else text
 
 
+def credentials_in_fields(text: str) -> list[str]:
+    """Return the credentials in the named fields of a text."""
+    found = []
+
+    def note(secret: str) -> str:
+        found.append(secret)
+        return secret
+
+    replace_fields(text, note)
+    return found
+
+
 def stand_in_for(secret: str) -> str:
     """Return what replaces a credential: for a JWT, one without claims, which can be decoded."""
     if REPLACED.fullmatch(secret):

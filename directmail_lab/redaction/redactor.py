@@ -34,6 +34,7 @@ from .places import (
     Repetitions,
     are_other_headers,
     credentials_in,
+    credentials_in_fields,
     replace_fields,
     stand_in_for,
     written_header,
@@ -207,17 +208,12 @@ class Redactor(Hidden):
         """Learn the credentials in the places of a message, to remove them elsewhere too."""
         uri = message.uri if isinstance(message, Request) else ""
         found = list(credentials_in(message.headers, uri))
-
-        def note(secret: str) -> str:
-            found.append(secret)
-            return secret
-
         texts = [uri, *(value for _, value in message.headers)]
         with contextlib.suppress(ValueError):  # a body that cannot be searched is not written
             texts.append(_opened(message.body or b"", message.headers)[0])
         for text in texts:
             if any(map(lower_ascii(text).__contains__, _FIELD_HINTS)):
-                replace_fields(text, note)
+                found += credentials_in_fields(text)
         self.learn(found)
 
     def _keeps_headers(self, interaction: Interaction) -> bool:
