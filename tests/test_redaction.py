@@ -185,7 +185,7 @@ def test_the_fast_search_writes_the_same_as_a_full_redaction(body: bytes, media_
         (f"the key ***{KEY}*** is unknown", f"the key ***{PLACEHOLDER}*** is unknown"),
         (f"a-{CREDENTIAL}, c", f"{PLACEHOLDER}, c"),
         (f"https://a.test/{CREDENTIAL}/b?c=/d", f"https://a.test/{PLACEHOLDER}/b?c=/d"),
-        (f"x{KEY.encode().hex()}0f;", f"x{PLACEHOLDER};"),
+        (f"x{KEY.encode().hex()}0f;", f"{PLACEHOLDER};"),
         (f'["\\u00e9{KEY.encode().hex()}"]', f'["{PLACEHOLDER}"]'),
         (KEY[:-1], KEY[:-1]),
         ("a line\n" + "\n".join(wrap(WRAPPED, 60)) + "=\nb", f"a line\n{PLACEHOLDER}\nb"),
@@ -309,7 +309,7 @@ def test_redacted_json_is_json_of_the_same_shape(
     assert redactor.text(once) == once
 
 
-NEVER_RECORDED = "Authorization Proxy-Authorization Cookie Cookie2"
+NEVER_RECORDED = "Authorization Proxy-Authorization Cookie"
 # With a short value.
 OF_CREDENTIALS = """
     X-Api-Key api_key DD-APPLICATION-KEY X-Auth-Token X-Amz-Security-Token X-JWT X-Password

@@ -37,7 +37,6 @@ _FEWEST_CHARACTERS = 8
 _URL_SAFE = {"+": "-", "/": "_"}
 # In an address, a slash separates segments, so it is not a digit of base64 there.
 _ADDRESS = re.compile(r"(?:\w+:/)?/\S*")
-_HEX_RUN = re.compile(r"[0-9a-fA-F]{16,}")
 # MIME and PEM wrap base64 after 60 to 76 digits. In an address or in JSON, the end of a line is
 # escaped.
 _LINE = 60
@@ -166,12 +165,12 @@ class _Forms(Hidden):
     def removed_from(self, text: str) -> str:
         """Return a text without any form; runs of hex digits and base64 are replaced whole."""
         any_form, encoded = self._compiled()
-        base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
+        encoded_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
 
         def replaced(run: re.Match[str]) -> str:
             return PLACEHOLDER if encoded.search(run[0]) else run[0]
 
-        text = base64_run.sub(replaced, _HEX_RUN.sub(replaced, text))
+        text = encoded_run.sub(replaced, text)
         return _TORN_ESCAPE.sub("", any_form.sub(PLACEHOLDER, text))
 
 
