@@ -631,7 +631,7 @@ def test_an_error_while_redacting_shows_no_locals() -> None:
 
 
 def test_a_redactor_shows_no_key_and_cannot_be_pickled_or_copied() -> None:
-    redactor = Redactor([KEY], redact="email")  # a string is one name
+    redactor = Redactor([KEY], redact=["email"])
     shown = [repr(redactor)]
     shown += [repr(getattr(redactor, name)) for name in dir(redactor) if name != "__doc__"]
 

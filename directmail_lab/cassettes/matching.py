@@ -172,7 +172,6 @@ class Matching:
                     found.append(((matcher,), origin[matcher]))
                 case "body":
                     found += body_parts(request)
-                    self._refuse_xml(request)
                 case "raw_body":
                     found.append((("body",), _text_or_bytes(request.body or b"")))
                 case "headers":  # of a repeated one, vcrpy compares the first
@@ -190,16 +189,6 @@ class Matching:
         if kind in ("query", "header"):
             return name in self._left_out
         return any(_is_below(rule, path) for rule in self._fields)
-
-    def _refuse_xml(self, request: Request) -> None:
-        fields = self._fields if "xml" in media_type_of(request.headers) else ()
-        for rule in fields:
-            if re.search(rf"[<\s:]{re.escape(rule[-1])}[\s>=/]", str(body_parts(request)[-1][1])):
-                raise argument_error(
-                    f'ignore="body:{".".join(rule)}" leaves out a field of JSON or of a form, '
-                    "and the body of this request is XML. Compare it with a function in match_on, "
-                    'or leave "body" out of match_on.'
-                )
 
 
 def _is_below(rule: Sequence[str], name: Sequence[object]) -> bool:

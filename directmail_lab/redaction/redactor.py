@@ -77,7 +77,7 @@ class Redactor(Hidden):
         self.__keys = KeySearch(secrets)
         self.__repetitions = Repetitions()
         self.__version: object = None
-        self.__redact = (redact,) if isinstance(redact, str) else tuple(redact)
+        self.__redact = tuple(redact)
         self.__personal = Pseudonyms(self.__redact) or None
 
     @property
