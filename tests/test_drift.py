@@ -310,6 +310,17 @@ def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultySer
     assert set(table["operation"]) == {"GET /v1/users/me"}
 
 
+def test_a_field_is_ignored_as_in_a_replay() -> None:
+    """With all in it, in each element of an array."""
+    names = [
+        recorded(name, answered(body=json.dumps([{"a": {"b": value}, "c": value}])))
+        for name, value in (("was.yaml", 1), ("now.yaml", "1"))
+    ]
+    table = dm.drift(names[0], against=names[1], ignore=["body:a"])
+
+    assert list(table["path"]) == ["[].c"]
+
+
 def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyService) -> None:
     """Neither a redacted address, another server, an earlier response, nor an error after it."""
     lists = get("/v1/lists")

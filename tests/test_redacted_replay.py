@@ -201,8 +201,10 @@ def test_a_replay_warns_of_requests_that_differ_only_in_what_is_replaced(tmp_pat
     with pytest.warns(UserWarning, match="POST /v1/letters was sent before with another value"):
         played += [cassette.play(first)[-1].number]
     again = Cassette(path, repeat="strict")
+    only = Cassette(recorded(tmp_path / "one.yaml", answered(first)))
 
     assert played == [1, 2]
+    assert [only.play(each)[-1].number for each in (first, second)] == [1, 1]
     assert [again.play(first)[-1].number for _ in TOKENS] == [1, 2]
 
 

@@ -142,7 +142,7 @@ class Redactor(Hidden):
         if self._keeps_headers(interaction):
             text = text_of(interaction)
             lower = lower_ascii(text)
-            if not (self._is_hinted_at(text, lower) or _needs_opening(lower)):
+            if not (self._is_hinted_at(text, lower) or _needs_opening(text)):
                 return text, interaction
         written = self.interaction(interaction)
         text = text_of(written)
@@ -316,9 +316,6 @@ def _opened(body: bytes, headers: Headers) -> tuple[str, str]:
     raise ValueError("in a charset that cannot be searched")
 
 
-def _needs_opening(lower: str) -> bool:
+def _needs_opening(text: str) -> bool:
     """Return whether a text has a body that must be decompressed or decoded to be searched."""
-    if len(lower) > MAX_UNPACKED_BYTES or any(map(lower.__contains__, _OPENED_HINTS)):
-        return True
-    declared = lower.count("charset=")
-    return bool(declared) and declared != lower.count("charset=utf-8")
+    return len(text) > MAX_UNPACKED_BYTES or any(map(text.__contains__, _OPENED_HINTS))
