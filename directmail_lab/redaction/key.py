@@ -35,20 +35,10 @@ _FEWEST_CHARACTERS = 8
 
 # URL-safe base64 has - and _ instead of + and /.
 _URL_SAFE = {"+": "-", "/": "_"}
-# In an address, a slash separates segments, so it is not a digit of base64 there.
-_ADDRESS = re.compile(r"(?:\w+:/)?/\S*")
 # MIME and PEM wrap base64 after 60 to 76 digits. In an address or in JSON, the end of a line is
 # escaped.
 _LINE = 60
 _LINE_END = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
-_BASE64_RUN, _SEGMENT_RUN = (
-    re.compile(
-        rf"[{digits}]{{9,}}(?:(?<=[{digits}]{{{_LINE}}}){_LINE_END}[{digits}]+)*(?:==?(?![\w%=]))?"
-    )
-    for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
-)
-# The rest of an escape in front of a run: of `\u00e9` or `%41`, whose digits were removed with it.
-_TORN_ESCAPE = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
 
 
 def has_placeholder(text: str) -> bool:
@@ -112,10 +102,10 @@ class _Forms(Hidden):
 
     Most texts have no hint of the key: neither one of its plain forms, nor an escape that could be
     part of one. Only texts with a hint are searched with a pattern, which takes ten times as long.
-    The patterns are compiled when they are first needed.
+    The pattern is compiled when it is first needed.
     """
 
-    __slots__ = ("__digits", "__escapes", "__hints", "__key", "__patterns")
+    __slots__ = ("__digits", "__escapes", "__hints", "__key", "__pattern")
 
     def __init__(self, key: str) -> None:
         hex_digits = key.encode().hex()
@@ -125,7 +115,7 @@ class _Forms(Hidden):
         codes = {char.encode().hex() for char in f"{key.lower()}{key.upper()}{''.join(marks)}"}
         self.__key = key
         self.__digits = digits
-        self.__patterns: tuple[re.Pattern[str], re.Pattern[str]] | None = None
+        self.__pattern: re.Pattern[str] | None = None
         hints = [key, hex_digits]
         for each in (*digits, *url_safe):
             # Two parts, since the end of a line can break only one of them.
@@ -139,14 +129,13 @@ class _Forms(Hidden):
             re.compile("&(?:#|amp|lt|gt|quot)"),
         )
 
-    def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """Return the pattern of all forms, and that of the encoded ones."""
-        if self.__patterns is None:
+    def _any(self) -> re.Pattern[str]:
+        """Return the pattern of any form."""
+        if self.__pattern is None:
             base64 = "|".join(map(_base64_pattern, self.__digits))
-            encoded = f"(?i:{self.__key.encode().hex()})|{base64}"
-            any_form = f"(?s:{_spelled(self.__key)})|{encoded}"
-            self.__patterns = re.compile(any_form), re.compile(encoded)
-        return self.__patterns
+            hex_digits = self.__key.encode().hex()
+            self.__pattern = re.compile(f"(?s:{_spelled(self.__key)})|(?i:{hex_digits})|{base64}")
+        return self.__pattern
 
     def is_hinted_at(self, lower: str) -> bool:
         """Return whether a text of `lower_ascii`, which may be quoted as JSON, has a hint."""
@@ -159,19 +148,11 @@ class _Forms(Hidden):
         """Return whether any form is in a text."""
         if self.__key in text:
             return True
-        may_be_in = self.is_hinted_at(lower_ascii(text))
-        return may_be_in and self._compiled()[0].search(text) is not None
+        return self.is_hinted_at(lower_ascii(text)) and self._any().search(text) is not None
 
     def removed_from(self, text: str) -> str:
-        """Return a text without any form; runs of hex digits and base64 are replaced whole."""
-        any_form, encoded = self._compiled()
-        encoded_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
-
-        def replaced(run: re.Match[str]) -> str:
-            return PLACEHOLDER if encoded.search(run[0]) else run[0]
-
-        text = encoded_run.sub(replaced, text)
-        return _TORN_ESCAPE.sub("", any_form.sub(PLACEHOLDER, text))
+        """Return a text with a placeholder for each form."""
+        return self._any().sub(PLACEHOLDER, text)
 
 
 @final
@@ -206,10 +187,7 @@ class KeySearch(Hidden):
 
     def may_be_in(self, lower: str) -> bool:
         """Return whether a text of `lower_ascii`, which may be quoted as JSON, hints at a key."""
-        for forms in self.__forms.values():  # noqa: SIM110 (this runs for each message)
-            if forms.is_hinted_at(lower):
-                return True
-        return False
+        return any(forms.is_hinted_at(lower) for forms in self.__forms.values())
 
     def removed_from(self, text: str) -> str:
         """Return a text with a placeholder for each form of a key."""
