@@ -10,9 +10,11 @@ pytest, ``vcr.VCR(**vcr_settings())`` does the same.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from http import client
 from typing import Any
 
@@ -23,6 +25,8 @@ from .cassettes.vcr_files import request_of_vcr, response_of_vcr, vcr_request, v
 from .errors import WriteRefusedError
 from .exchange.values import SAFE_METHODS, Interaction, Request
 from .redaction import Redactor
+
+_ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 
 with suppress(ImportError):  # vcrpy needs no pytest
     import pytest
@@ -84,7 +88,10 @@ def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]
     """
 
     def clean_request(request: Any) -> Any:
-        return vcr_request(redactor.request(request_of_vcr(request)))
+        redacted = redactor.request(request_of_vcr(request))
+        # vcrpy compares paths as they are written.
+        uri = _ESCAPED_PLACEHOLDER.sub(r"<\1>", redacted.uri)
+        return vcr_request(replace(redacted, uri=uri))
 
     def clean_response(response: dict[str, Any]) -> dict[str, Any]:
         # It may repeat a credential of its request, which the redactor knows from there.

@@ -454,7 +454,7 @@ def test_drift_exits_with_1_if_a_response_changed(account: StandIn, live: Sessio
         live.me()
     same = invoke("drift", "mine")
     with account.fault(body='{"id": 7}'):
-        changed = invoke("drift", "mine", "--ignore", "name")
+        changed = invoke("drift", "mine", "--ignore", "body:name")
     offline = invoke("drift", "mine", "--against", "first-look")
 
     assert (same.exit_code, same.stdout) == (0, "1 request sent. No difference.\n")
@@ -532,8 +532,8 @@ def test_the_lab_opens_a_folder_or_the_tutorials_and_prints_its_address_last(
 SECRET = "Wy5Nf0PtA3oVi7KzQm2ExRj8"
 ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "header.yaml": ("GET", "/v1/users/me", {"auth": (KEY, "")}),
-    "deep/body.yaml": ("POST", "/v1/letters", {"json": {"client_secret": SECRET}}),
-    "address.yml": ("GET", f"/v1/lists?api_key={SECRET}", {}),
+    "deep/body.yaml": ("POST", "/v1/letters", {"json": {"a": [{"sessionId": SECRET}]}}),
+    "address.yml": ("GET", f"/v1/lists?session_id={SECRET}", {}),
     "as.json": ("GET", "/v1/lists", {"headers": {"X-Api-Key": SECRET}}),
     "plain.yaml": ("GET", "/v1/lists", {}),
     "test_without_a_path": ("GET", "/v1/users/me", {"headers": {"X-Api-Key": SECRET}}),
@@ -570,7 +570,8 @@ def test_the_audit_of_a_folder_has_a_line_for_each_finding() -> None:
     assert contents("suite") == before
     assert done.exit_code == 1
     for said in (
-        "suite/address.yml, interaction 1, address: an api_key parameter",
+        "suite/address.yml, interaction 1, address: a credential in a field",
+        "suite/deep/body.yaml, interaction 1, request body: a credential in a field",
         "suite/header.yaml, interaction 1, request headers: credentials of HTTP Basic",
         "suite/as.json, interaction 1, request headers: a credential in a header",
         "suite/merged.yaml has a conflict",

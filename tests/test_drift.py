@@ -146,7 +146,9 @@ def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
     october = letters("october.yaml", *[{"price_cents": 5, "status": "sent"}] * 5)
     november = letters("november.yaml", *[{"price": 5, "status": "gone"}] * 5)
     table = dm.drift(october, against=november)
-    with_values = dm.drift(october, against=november, values=True, ignore="*price*")
+    ignored = ["body:items.price", "body:items.price_cents"]
+    on_any_page = dm.drift(october, against=november, ignore=["query:page"])
+    with_values = dm.drift(october, against=november, values=True, ignore=ignored)
 
     operation = "GET /v1/letters"
     assert rows_of(table) == [
@@ -156,6 +158,7 @@ def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
     assert rows_of(with_values) == [(operation, "items[].status", "changed", 5, 5)]
     assert list(with_values[["was", "now"]].iloc[0]) == ["sent", "gone"]
     assert table.attrs["notes"] == ["3 requests compared."]
+    assert on_any_page.attrs["notes"] == ["1 request compared."]
 
 
 def test_an_error_to_another_request_is_no_change_of_the_operation() -> None:
@@ -307,6 +310,17 @@ def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultySer
     assert set(table["operation"]) == {"GET /v1/users/me"}
 
 
+def test_a_field_is_ignored_as_in_a_replay() -> None:
+    """With all in it, in each element of an array."""
+    names = [
+        recorded(name, answered(body=json.dumps([{"a": {"b": value}, "c": value}])))
+        for name, value in (("was.yaml", 1), ("now.yaml", "1"))
+    ]
+    table = dm.drift(names[0], against=names[1], ignore=["body:a"])
+
+    assert list(table["path"]) == ["[].c"]
+
+
 def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyService) -> None:
     """Neither a redacted address, another server, an earlier response, nor an error after it."""
     lists = get("/v1/lists")
@@ -319,7 +333,8 @@ def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyServ
         answered(lists, '{"error": 1}', status=500),
     )
     with live_session(service):
-        table = drift(path, ignore="header.*")
+        names = "Date Server content-type X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset"
+        table = drift(path, ignore=[f"header:{name}" for name in names.split()])
 
     assert rows_of(table) == [("GET /v1/lists", "[]", "added", 3, 3)]
     assert "another server's" in table.attrs["notes"][-1]

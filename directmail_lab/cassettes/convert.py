@@ -122,9 +122,7 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
         fold_left_journal(file, Redactor(), lambda _: None)
         recording = read_cassette(file)
         redactor = _redactor(recording).extended(rules)
-        secrets = set(chain.from_iterable(map(secrets_of, recording)))
-        # The longest first: another one may be its beginning.
-        redactor.learn(sorted(secrets, key=len, reverse=True))
+        redactor.learn(chain.from_iterable(map(secrets_of, recording)))
         before = file.read_bytes()
         # A file without a suffix may be JSON.
         to = "json" if recording.layout == "json" else layout_of(file)

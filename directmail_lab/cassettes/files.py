@@ -27,7 +27,7 @@ from ..exchange.values import (
     header,
     normalize_headers,
 )
-from ..redaction import Redactor, with_schemes
+from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
 from .journal import Journal, journal_of, parse_journal
@@ -312,10 +312,7 @@ def foreign_recording(
 ) -> FileRecording:
     """Return the recording of another program's interactions."""
     redactor = Redactor()
-    redacted = [
-        replace(written, request=with_schemes(written.request, sent.request))
-        for sent, written in zip(interactions, redactor.interactions(interactions), strict=True)
-    ]
+    redacted = redactor.interactions(interactions)
     about, base_url = _about(metadata, redacted, path)
     return FileRecording(
         path.stem,

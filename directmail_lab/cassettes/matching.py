@@ -100,9 +100,8 @@ class Matching:
                     f"{name!r} is not a matcher. Use {', '.join(sorted(MATCHERS))}, "
                     "or a function of two requests."
                 )
-        rules = [parse_rule(rule) for rule in self.ignore]
-        self._query = {name for kind, name in rules if kind == "query"}
-        self._headers = {name.lower() for kind, name in rules if kind == "header"}
+        rules = list(map(_parse_rule, self.ignore))
+        self._left_out = {(kind, name) for kind, name in rules if kind != "body"}
         self._fields = [name.split(".") for kind, name in rules if kind == "body"]
         self.names = [each for each in match_on if isinstance(each, str)]
         if not {"uri", "url"}.isdisjoint(self.names):
@@ -167,48 +166,29 @@ class Matching:
                 case "method":
                     found.append((("method",), request.method.upper()))
                 case "query":
-                    found += [
-                        (("query", name), value)
-                        for name, value in _parameters(request.uri)
-                        if name not in self._query
-                    ]
+                    found += [(("query", name), value) for name, value in _parameters(request.uri)]
                 case "scheme" | "host" | "port":
                     origin = origin_parts(split_address(request.uri)[0])
                     found.append(((matcher,), origin[matcher]))
                 case "body":
-                    found += self._kept(body_parts(request), request)
+                    found += body_parts(request)
                 case "raw_body":
                     found.append((("body",), _text_or_bytes(request.body or b"")))
                 case "headers":  # of a repeated one, vcrpy compares the first
                     firsts = {name.lower(): value for name, value in reversed(request.headers)}
-                    found += [
-                        (("header", name), firsts[name])
-                        for name in sorted(firsts.keys() - self._headers)
-                    ]
+                    found += [(("header", name), firsts[name]) for name in sorted(firsts)]
         if self._has_place and "headers" not in self.names:
             value = header(request.headers, "range")
             if value is not None:
                 found.append((("header", "range"), "".join(value.split()).lower()))
-        return found
+        return [part for part in found if not self.leaves_out(part[0])] if self.ignore else found
 
-    def _kept(
-        self, parts: list[tuple[Name, Hashable]], request: Request
-    ) -> Iterator[tuple[Name, Hashable]]:
-        """Yield the parts of a body that are not left out."""
-        for name, value in parts:
-            if self._fields and "xml" in media_type_of(request.headers):
-                self._refuse_xml(str(value))
-            if not any(_is_below(rule, name[1:]) for rule in self._fields):
-                yield name, value
-
-    def _refuse_xml(self, text: str) -> None:
-        for rule in self._fields:
-            if re.search(rf"[<\s:]{re.escape(rule[-1])}[\s>=/]", text):
-                raise argument_error(
-                    f'ignore="body:{".".join(rule)}" leaves out a field of JSON or of a form, '
-                    "and the body of this request is XML. Compare it with a function in match_on, "
-                    'or leave "body" out of match_on.'
-                )
+    def leaves_out(self, name: Name) -> bool:
+        """Return whether a person named this part, or a field that contains it."""
+        kind, *path = name
+        if kind in ("query", "header"):
+            return name in self._left_out
+        return any(_is_below(rule, path) for rule in self._fields)
 
 
 def _is_below(rule: Sequence[str], name: Sequence[object]) -> bool:
@@ -448,7 +428,7 @@ def _stands_for(replaced: Hashable, value: Hashable) -> bool:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def parse_rule(rule: str) -> tuple[str, str]:
+def _parse_rule(rule: str) -> tuple[str, str]:
     """Return the kind and the name of what ``ignore`` leaves out."""
     kind, _, name = rule.partition(":")
     if kind not in _KINDS or not name:
@@ -456,4 +436,4 @@ def parse_rule(rule: str) -> tuple[str, str]:
             f"{rule!r} names nothing to ignore. Give query:NAME, body:NAME or header:NAME, as in "
             'ignore=["query:key", "body:user.apikey"].'
         )
-    return kind, name
+    return kind, name.lower() if kind == "header" else name

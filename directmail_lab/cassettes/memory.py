@@ -154,10 +154,9 @@ class SessionRecording(Recording):
             self._is_redacted = True
             plain = {number: self._plain(number) for number in self._exchanges}
             for number, each in plain.items():
-                redacted = self.redactor.without_keys(each)
-                if redacted is not each:
-                    has_body = self.has_bodies(number)
-                    self._exchanges[number] = _as_raw(redacted, has_body=has_body)
+                redacted = self.redactor.interaction(each)
+                has_body = self.has_bodies(number)
+                self._exchanges[number] = _as_raw(redacted, has_body=has_body)
             self.redactor = Redactor()
 
     def _keep(self, number: int, exchange: RawInteraction) -> None:

@@ -21,6 +21,7 @@ from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import SAFE_METHODS, Headers, Request, fails, header
 from ..redaction import Redactor
+from ..tracebacks import warn_caller
 from .files import FileRecording
 from .matching import AnyValue, Form, Matching
 from .mismatch import Differences, changing_values, differences, place_of
@@ -166,6 +167,7 @@ class Player:
         self._fallbacks = index.recording.fallbacks
         self.played = bytearray(len(self._recording))
         self._series: dict[RequestKey, _Series] = {}
+        self._first_sent: dict[RequestKey, RequestKey] = {}  # by the same request, redacted
         for calls in index.groups() if self._fallbacks else ():
             played = self._without_fallbacks(calls)
             for call in calls:
@@ -187,6 +189,13 @@ class Player:
             if calls is None:
                 request = self._redactor.request(Request(*literal))
                 calls = self._index.find(request)
+                first = self._first_sent.setdefault(self._index.literal(request), literal)
+                if first != literal and len(calls) > 1:
+                    warn_caller(
+                        f"{self._title(request, self._base_url)} was sent before with another "
+                        "value of what redaction replaced. A recording cannot tell the two apart, "
+                        f"so its {len(calls)} responses play in their order."
+                    )
             if not calls:
                 return None, request
             if self._fallbacks:

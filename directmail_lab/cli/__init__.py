@@ -89,7 +89,9 @@ app.command()(serve)
 def drift(
     name: str = NAME,
     against: str | None = typer.Option(None, help="Compare with this cassette instead."),
-    ignore: list[str] = typer.Option([], help="A path that may change. Repeatable."),
+    ignore: list[str] = typer.Option(
+        [], help="header:NAME or body:PATH: it may change. Repeatable."
+    ),
     values: bool = typer.Option(False, "--values", help="List changed values of bodies, too."),
 ) -> None:
     """List what changed since a cassette was recorded; exit with 1 if anything has.

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ..arguments import check_names
 from ..cassettes import Recording
+from ..cassettes.matching import Matching, Name
 from ..display import plural, with_whole_cells
 from ..exchange.changes import changes, type_of
 from ..exchange.httpx_values import httpx, response_value
 from ..exchange.operations import operations_of, query_of
-from ..exchange.values import Interaction, header, may_change
+from ..exchange.values import Interaction, may_change
 from ..redaction import Redactor, has_placeholder
 from ..sessions.clients.refusals import check
 from ..sessions.current import session as current
@@ -70,8 +70,9 @@ def drift(
     against
         Another source, to compare with it offline.
     ignore
-        A path to leave out, or several. ``*`` stands for any text:
-        ``"company.*"``, ``"header.x-powered-by"``. Values that differ from call
+        What to leave out, as in `record`: ``"header:x-powered-by"``,
+        ``"body:company"`` for a field and all in it, and ``"query:NAME"`` for
+        what does not make two requests different. Values that differ from call
         to call, such as a request's id, are always left out.
     values
         Whether to list fields of bodies whose value changed, too.
@@ -112,11 +113,10 @@ def drift(
     >>> len(changed)
     0
     """
-    names = check_names("ignore", ignore)
-    patterns = [re.compile(".*".join(map(re.escape, name.split("*")))) for name in names]
+    matching = Matching(["path", "query"], ignore)
     recordings = list(recordings_of(source))
     notes = notes_on(recordings)
-    was = _calls(recordings)
+    was = _calls(recordings, matching)
     if against is None:
         now, not_compared = _sent_again(current(), was)
         was = {call: was[call] for call in now}
@@ -124,7 +124,7 @@ def drift(
     else:
         others = list(recordings_of(against))
         notes += notes_on(others)
-        now = _calls(others)
+        now = _calls(others, matching)
         both = was.keys() & now.keys()
         notes.append(f"{plural(len(both), 'request')} compared.")
         paths = {call[:2] for call in both}
@@ -146,8 +146,7 @@ def drift(
         )
         for each in changes(old, new):
             is_value = each.change == "changed" and not _HEAD.match(each.path)
-            is_ignored = any(pattern.fullmatch(each.path) for pattern in patterns)
-            if not is_ignored and (values or not is_value):
+            if not matching.leaves_out(_name_of(each.path)) and (values or not is_value):
                 if each.change == "retyped":  # 10 and "10" look alike in a table
                     each.change += f" to {type_of(each.now)}"
                 rows.append({"operation": operation, **vars(each)})
@@ -174,7 +173,14 @@ class _Call(NamedTuple):
 _Recorded = tuple[Recording, Interaction]
 
 
-def _calls(recordings: Iterable[Recording]) -> dict[_Call, _Recorded]:
+def _name_of(path: str) -> Name:
+    """Return the name that ``ignore`` gives a path: ``items[].id`` is ``body:items.id``."""
+    if path.startswith("header."):
+        return "header", path.removeprefix("header.")
+    return "JSON", *path.replace("[]", "").strip(".").split(".")
+
+
+def _calls(recordings: Iterable[Recording], matching: Matching) -> dict[_Call, _Recorded]:
     """Return each different request's last response that is no error, or else its last one."""
     calls: dict[_Call, _Recorded] = {}
     for recording in recordings:
@@ -183,8 +189,7 @@ def _calls(recordings: Iterable[Recording]) -> dict[_Call, _Recorded]:
                 continue
             request = each.request
             path = recording.elsewhere(request.uri) + recording.path_of(request)
-            selected = header(request.headers, "range") or ""
-            call = _Call(request.method, path, f"{query_of(request.uri)} {selected}".strip())
+            call = _Call(request.method, path, str(matching.parts(request)))
             before = calls.get(call)
             if before is None or _is_good(each) or not _is_good(before[1]):
                 calls[call] = recording, each

@@ -37,4 +37,4 @@ from .key import (
     REDACTED as REDACTED,
     has_placeholder as has_placeholder,
 )
-from .redactor import Redactor as Redactor, with_schemes as with_schemes
+from .redactor import Redactor as Redactor

@@ -6,12 +6,10 @@ letter case; its hex digits; and base64 of any text that contains it. A part of 
 
 from __future__ import annotations
 
+import html
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from functools import cache
-from html.entities import html5
-from itertools import chain
 from typing import final
 from urllib.parse import unquote
 
@@ -34,25 +32,13 @@ REPLACED = re.compile(
 """What replaces a value: a placeholder, or a pseudonym (see `personal`)."""
 
 _FEWEST_CHARACTERS = 8
-_LENGTH_OF_END = 16
 
 # URL-safe base64 has - and _ instead of + and /.
 _URL_SAFE = {"+": "-", "/": "_"}
-# In an address, a slash separates segments, so it is not a digit of base64 there.
-_ADDRESS = re.compile(r"(?:\w+:/)?/\S*")
-_HEX_RUN = re.compile(r"[0-9a-fA-F]{16,}")
 # MIME and PEM wrap base64 after 60 to 76 digits. In an address or in JSON, the end of a line is
 # escaped.
 _LINE = 60
 _LINE_END = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
-_BASE64_RUN, _SEGMENT_RUN = (
-    re.compile(
-        rf"[{digits}]{{9,}}(?:(?<=[{digits}]{{{_LINE}}}){_LINE_END}[{digits}]+)*(?:==?(?![\w%=]))?"
-    )
-    for digits in ("A-Za-z0-9+/_-", "A-Za-z0-9+_-")
-)
-# The rest of an escape in front of a run: of `\u00e9` or `%41`, whose digits were removed with it.
-_TORN_ESCAPE = re.compile(r"(?<!\\)(?:\\+[ux]?|%)(?=<(?:API_KEY|REDACTED)>)")
 
 
 def has_placeholder(text: str) -> bool:
@@ -63,35 +49,20 @@ def has_placeholder(text: str) -> bool:
 # -- what a key can look like ------------------------------------------------------------------
 
 
-def _cases(char: str) -> set[str]:
-    return {case for case in (char, char.lower(), char.upper()) if len(case) == 1}
-
-
 def _escapes(char: str) -> Iterator[str]:
-    """Yield patterns for the escapes of a character in URLs, JSON and HTML.
+    """Yield patterns for the escapes of an ASCII character in URLs, JSON and HTML.
 
     There may be several backslashes, since a cassette quotes a JSON body in JSON.
     """
-    cases = _cases(char)
+    cases = (char.lower(), char.upper())
     code = "|".join(f"{ord(case):02x}" for case in cases)
     number = "|".join(str(ord(case)) for case in cases)
-    if max(cases) <= "\xff":
-        yield f"%(?:{code})"
-        yield rf"\\{{1,4}}(?:u00|x)(?:{code})"
-    if not char.isascii():
-        for case in cases:
-            yield "".join(f"%{byte:02x}" for byte in case.encode())
-            units = re.findall("....", case.encode("utf-16-be").hex())
-            yield "".join(rf"\\{{1,4}}u{unit}" for unit in units)
+    yield f"%(?:{code})"
+    yield rf"\\{{1,4}}(?:u00|x)(?:{code})"
     yield f"&#(?:0{{0,2}}(?:{number})|x0{{0,2}}(?:{code}));?"
-    yield from (f"&{name}" for name in _html_names(char))
     if not char.isalnum():
+        yield re.escape(html.escape(char))
         yield rf"\\{{1,4}}{re.escape(char)}"
-
-
-@cache  # each call looks through two thousand names
-def _html_names(char: str) -> list[str]:
-    return sorted((name for name, named in html5.items() if named == char), reverse=True)
 
 
 def _spelled(text: str) -> str:
@@ -110,19 +81,6 @@ def _base64_digits(key: str) -> Iterator[str]:
 def _base64_pattern(digits: str) -> str:
     units = (f"(?:{_URL_SAFE[d]}|{_spelled(d)})" if d in _URL_SAFE else d for d in digits)
     return f"(?:{_LINE_END})?".join(units)
-
-
-def _forms_of(key: str, digits: Iterable[str]) -> tuple[str, str]:
-    """Return the pattern of all forms of a key, and that of the encoded ones."""
-    base64 = "|".join(map(_base64_pattern, digits))
-    encoded = f"(?i:{key.encode().hex()})|{base64}"
-    return f"(?s:{_spelled(key)})|{encoded}", encoded
-
-
-def _halves(digits: str) -> tuple[str, str]:
-    """Return two parts of base64 digits. The end of a line can break only one of them."""
-    middle = min(len(digits), _LINE) // 2
-    return digits[:middle], digits[middle:_LINE]
 
 
 # -- the search --------------------------------------------------------------------------------
@@ -144,49 +102,40 @@ class _Forms(Hidden):
 
     Most texts have no hint of the key: neither one of its plain forms, nor an escape that could be
     part of one. Only texts with a hint are searched with a pattern, which takes ten times as long.
-    Patterns are compiled when they are first needed. The one of a token of 2,000 characters takes
-    seconds, so a text is first searched for the end of the key: tokens of one service often begin
-    alike.
+    The pattern is compiled when it is first needed.
     """
 
-    __slots__ = ("__digits", "__end", "__escapes", "__hints", "__key", "__patterns")
+    __slots__ = ("__digits", "__escapes", "__hints", "__key", "__pattern")
 
     def __init__(self, key: str) -> None:
         hex_digits = key.encode().hex()
         digits = list(_base64_digits(key))
         marks = {char for char in (*key, *"".join(digits)) if not char.isalnum()}
-        others = {char for char in key if not char.isascii()}
-        names = (name.lower() for char in marks | others for name in _html_names(char))
         url_safe = (each.translate(str.maketrans("+/", "-_")) for each in digits)
-        cases = set().union(*map(_cases, {*key, *marks}))
-        codes = {f"{byte:02x}" for case in cases for byte in (*case.encode(), min(ord(case), 255))}
+        codes = {char.encode().hex() for char in f"{key.lower()}{key.upper()}{''.join(marks)}"}
         self.__key = key
         self.__digits = digits
-        self.__end: re.Pattern[str] | None = None
-        self.__patterns: tuple[re.Pattern[str], re.Pattern[str]] | None = None
-        halves = chain.from_iterable(map(_halves, (*digits, *url_safe)))
-        self.__hints = {*map(lower_ascii, (key, key.lower(), key.upper(), hex_digits, *halves))}
+        self.__pattern: re.Pattern[str] | None = None
+        hints = [key, hex_digits]
+        for each in (*digits, *url_safe):
+            # Two parts, since the end of a line can break only one of them.
+            middle = min(len(each), _LINE) // 2
+            hints += [each[:middle], each[middle:_LINE]]
+        self.__hints = {*map(str.lower, hints)}
         # Each pattern begins with a literal: three such searches are faster than one for all.
-        ascii_marks = re.escape("".join(filter(str.isascii, marks)))
         self.__escapes = (
             re.compile(f"%(?:{'|'.join(codes)})"),
-            re.compile(rf"\\(?:[x{ascii_marks}]|u{'' if others else '00[2-7]'})"),
-            re.compile(f"&(?:{'|'.join(['#', *names])})"),
+            re.compile(rf"\\(?:[x{re.escape(''.join(marks))}]|u00[2-7])"),
+            re.compile("&(?:#|amp|lt|gt|quot)"),
         )
 
-    def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """Return the pattern of all forms, and that of the encoded ones."""
-        if self.__patterns is None:
-            any_form, encoded = _forms_of(self.__key, self.__digits)
-            self.__patterns = re.compile(any_form), re.compile(encoded)
-        return self.__patterns
-
-    def _may_be_in(self, text: str) -> bool:
-        """Return whether the end of any form is in a text."""
-        if self.__end is None:
-            digits = [each[-_LENGTH_OF_END:] for each in self.__digits]
-            self.__end = re.compile(_forms_of(self.__key[-_LENGTH_OF_END:], digits)[0])
-        return self.__end.search(text) is not None
+    def _any(self) -> re.Pattern[str]:
+        """Return the pattern of any form."""
+        if self.__pattern is None:
+            base64 = "|".join(map(_base64_pattern, self.__digits))
+            hex_digits = self.__key.encode().hex()
+            self.__pattern = re.compile(f"(?s:{_spelled(self.__key)})|(?i:{hex_digits})|{base64}")
+        return self.__pattern
 
     def is_hinted_at(self, lower: str) -> bool:
         """Return whether a text of `lower_ascii`, which may be quoted as JSON, has a hint."""
@@ -195,33 +144,23 @@ class _Forms(Hidden):
         percent, backslash, ampersand = self.__escapes
         return bool(percent.search(lower) or backslash.search(lower) or ampersand.search(lower))
 
-    def is_in(self, text: str, lower: str) -> bool:
-        """Return whether any form is in a text; ``lower`` is its `lower_ascii`."""
+    def is_in(self, text: str) -> bool:
+        """Return whether any form is in a text."""
         if self.__key in text:
             return True
-        may_be_in = self.is_hinted_at(lower) and self._may_be_in(text)
-        return may_be_in and bool(self._compiled()[0].search(text))
+        return self.is_hinted_at(lower_ascii(text)) and self._any().search(text) is not None
 
     def removed_from(self, text: str) -> str:
-        """Return a text without any form; runs of hex digits and base64 are replaced whole."""
-        text = text.replace(self.__key, PLACEHOLDER)
-        if self._may_be_in(text):
-            any_form, encoded = self._compiled()
-            base64_run = _SEGMENT_RUN if _ADDRESS.fullmatch(text) else _BASE64_RUN
-
-            def replaced(run: re.Match[str]) -> str:
-                return PLACEHOLDER if encoded.search(run[0]) else run[0]
-
-            text = base64_run.sub(replaced, _HEX_RUN.sub(replaced, text))
-            text = any_form.sub(PLACEHOLDER, text)
-        return _TORN_ESCAPE.sub("", text)
+        """Return a text with a placeholder for each form."""
+        return self._any().sub(PLACEHOLDER, text)
 
 
 @final
 class KeySearch(Hidden):
     """Finds the keys that it has learned, and replaces them with ``<API_KEY>``.
 
-    It does not search for a key of fewer than eight characters: ``200`` is in every response.
+    It does not search for a key of fewer than eight characters: ``200`` is in every response. A key
+    is plain ASCII text (see `credentials.ApiKey`).
     """
 
     __slots__ = ("__forms",)
@@ -244,24 +183,21 @@ class KeySearch(Hidden):
 
     def holds(self, text: str) -> bool:
         """Return whether any form of a key is in a text."""
-        lower = lower_ascii(text)
-        return any(forms.is_in(text, lower) for forms in self.__forms.values())
+        return any(forms.is_in(text) for forms in self.__forms.values())
 
     def may_be_in(self, lower: str) -> bool:
         """Return whether a text of `lower_ascii`, which may be quoted as JSON, hints at a key."""
-        for forms in self.__forms.values():  # noqa: SIM110 (this runs for each message)
-            if forms.is_hinted_at(lower):
-                return True
-        return False
+        return any(forms.is_hinted_at(lower) for forms in self.__forms.values())
 
     def removed_from(self, text: str) -> str:
         """Return a text with a placeholder for each form of a key."""
         for forms in self.__forms.values():
-            if forms.is_in(text, lower_ascii(text)):
+            if forms.is_in(text):
                 text = forms.removed_from(text)
         return text
 
 
 def _is_searchable(key: str) -> bool:
     is_in_placeholder = key in f"{PLACEHOLDER} {REDACTED}" or has_placeholder(key)
-    return len(key) >= _FEWEST_CHARACTERS and key.isprintable() and not is_in_placeholder
+    is_a_key = key.isascii() and key.isprintable()
+    return len(key) >= _FEWEST_CHARACTERS and is_a_key and not is_in_placeholder

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from .key import REDACTED
 from .places import written_header
 
-_CORE_PARTS = ("connection", "http11", "http2", "proxy", "socks")
 GUARDED_LOGGERS = (
     "directmail_lab",
     "httpx",
-    *(f"httpcore.{part}" for part in _CORE_PARTS),
+    "httpcore.connection",
+    "httpcore.http11",
+    "httpcore.http2",
+    "httpcore.proxy",
+    "httpcore.socks",
 )
 """The loggers that get addresses, headers or errors of requests: ours, and those of httpx."""
 

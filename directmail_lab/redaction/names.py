@@ -7,7 +7,7 @@ a longer name that ends with one of the table: ``stripe_api_key``, ``newPassword
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -18,19 +18,24 @@ _CREDENTIALS = """
     api_key app_key application_key access_key account_key auth_key consumer_key encryption_key
     functions_key license_key master_key private_key secret_key shared_key signing_key
     subscription_key
-    access_token api_token app_token auth_token bearer_token id_token oauth_token refresh_token
-    reset_token security_token session_token
+    access_token api_token app_token auth_token bearer_token id_token id_token_hint oauth_token
+    private_token refresh_token reset_token secret_token security_token session_token
     authorization x_auth jwt client_assertion
-    password passwd passwort pwd passcode passphrase password_hash secret
+    password passwd passwort pwd user_pass db_pass passcode passphrase password_hash secret
+    otp totp
     session_id sess_id
     amz_signature goog_signature oauth_signature
 """
 # Their values are credentials if they are long and random: "key": "color" is none.
-_IF_RANDOM = "token auth session sig signature"
+_IF_RANDOM = "token auth session sig signature assertion"
 # A longer name that ends with "key" is often public: idempotency_key, sort_key.
 _ALONE_IF_RANDOM = "key x_key"
 # What a token is for, if it is no credential: next_page_token, X-CSRF-Token.
-_OTHER_TOKENS = "csrf xsrf page next prev previous cursor continuation sync resume start last"
+_OTHER_TOKENS = """
+    csrf xsrf authenticity request_verification
+    page paging pagination next prev previous forward backward start last cursor scroll skip
+    continuation resume sync delta change
+"""
 
 _WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # newPassword2, password_confirmation
@@ -67,17 +72,17 @@ _RANDOM = re.compile(
 _OTHER = re.compile(rf"(?:.*_)?(?:{'|'.join(_OTHER_TOKENS.split())})_token")
 
 
-def _hints() -> Iterator[str]:
+def _hints() -> tuple[str, ...]:
     names = f"{_CREDENTIALS} {_IF_RANDOM} {_ALONE_IF_RANDOM}".split()
     found = ["pass"]
     for name in sorted(names, key=len):
         words = name.split("_")
         if not any(hint in word for hint in found for word in words):
             found.append(max(words, key=len))
-    return iter(found)
+    return tuple(found)
 
 
-HINTS = tuple(_hints())
+HINTS = _hints()
 """Each text with such a name contains one of these, in any letter case."""
 
 
@@ -98,7 +103,8 @@ def is_credential(name: str, value: str) -> bool:
     kind = kind_of(name)
     if kind == "random":
         return len(value) >= _LONG_ENOUGH and is_random(value)
-    return kind == "certain" and bool(value)
+    # <hasPassword>true</hasPassword>
+    return kind == "certain" and value.lower() not in ("", "true", "false")
 
 
 def is_placeholder(secret: str) -> bool:

@@ -20,7 +20,7 @@ from .personal import FIELD
 
 AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
 # Headers that are never written: each is a credential, or as valuable as one.
-_DROPPED = AUTHORIZATION | {"cookie", "cookie2", "set-cookie2"}
+_DROPPED = AUTHORIZATION | {"cookie"}
 _COOKIE_NAME = re.compile(r"\s*([^=;,\s]{0,256}=)")
 _SCHEME_AND_TOKEN = re.compile(r"\s*(?:([A-Za-z][\w-]*)\s+)?([^\s,\"]+)\s*")
 _JWT = re.compile(r"(eyJ[\w-]+)\.[\w-]+\.[\w-]*")
@@ -40,11 +40,12 @@ def _json_value(text: str) -> str:
 
 
 class _Syntax(NamedTuple):
-    """How fields are written.
+    """How fields are written in a text that contains ``sign``.
 
     The groups of ``pattern``: all before the value, the name, the value.
     """
 
+    sign: str
     pattern: re.Pattern[str]
     read: Callable[[str], str] = str
     write: Callable[[str], str] = str
@@ -69,21 +70,20 @@ _ELEMENT = re.compile(
 _ATTRIBUTE_OF_ELEMENT = re.compile(
     rf"(\s(?=[\w:.$-]{{1,99}}\s{{0,9}}=)({_NAME})\s*=\s*[\"'])([^\"'<>]+)"
 )
-_ANY_TEXT = (_Syntax(_JSON_FIELD, _json_text, _json_value),)
-_FORMS = (_Syntax(FIELD, unquote_plus), _Syntax(_PART))
-_MARKUP = tuple(
-    _Syntax(pattern, html.unescape, html.escape) for pattern in (_ELEMENT, _ATTRIBUTE_OF_ELEMENT)
+_SYNTAXES = (
+    _Syntax('"', _JSON_FIELD, _json_text, _json_value),
+    _Syntax("=", FIELD, unquote_plus),
+    _Syntax("=", _PART),
+    _Syntax("<", _ELEMENT, html.unescape, html.escape),
+    _Syntax("<", _ATTRIBUTE_OF_ELEMENT, html.unescape, html.escape),
 )
 
 
 def replace_fields(text: str, stand_in: Callable[[str], str]) -> str:
     """Return a text with what ``stand_in`` returns for each credential in a named field."""
-    syntaxes: tuple[_Syntax, ...] = _ANY_TEXT
-    if "=" in text:
-        syntaxes += _FORMS
-    if "<" in text:
-        syntaxes += _MARKUP
-    for syntax in syntaxes:
+    for syntax in _SYNTAXES:
+        if syntax.sign not in text:
+            continue
 
         def replaced(field: re.Match[str], syntax: _Syntax = syntax) -> str:
             before, name, raw = field.groups()
@@ -106,6 +106,18 @@ def replace_fields(text: str, stand_in: Callable[[str], str]) -> str:
     return _NESTED.sub(within, text) if '\\"' in text else text
 
 
+def credentials_in_fields(text: str) -> list[str]:
+    """Return the credentials in the named fields of a text."""
+    found = []
+
+    def note(secret: str) -> str:
+        found.append(secret)
+        return secret
+
+    replace_fields(text, note)
+    return found
+
+
 def stand_in_for(secret: str) -> str:
     """Return what replaces a credential: for a JWT, one without claims, which can be decoded."""
     if REPLACED.fullmatch(secret):
@@ -120,9 +132,7 @@ def stand_in_for(secret: str) -> str:
 @lru_cache(1000)  # a service sends few sets of headers, and each recorded request asks
 def are_other_headers(names: frozenset[str]) -> bool:
     """Return whether headers with these names are written with any value."""
-    always_replaced = _DROPPED | {"set-cookie"}
-    is_other = always_replaced.isdisjoint(map(str.lower, names))
-    return is_other and all(kind_of(name) == "other" for name in names)
+    return all("cookie" not in name.lower() and kind_of(name) == "other" for name in names)
 
 
 def written_header(name: str, value: str) -> str | None:
@@ -178,11 +188,15 @@ def _of_user(user: str, password: str) -> Iterator[str]:
 
 _SHORTEST = 8
 _MOST_FORMS = 2000
-# Words, such as "invalid_token": they are no secret, and would be removed everywhere.
-_WORDS = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
+# Words, such as "invalid_token" or "text/csv": they are no secret, and would be removed everywhere.
+_WORDS = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[._/-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
 _LONGEST_WORD = 14
+# Any but the one of a number: 1.2e+16.
+_LETTER = re.compile(r"[^\W\d_eE]")
 # No letter, but the end of an escape in an address or in JSON.
 _BEFORE_WHOLE = r"(?:(?<!\w)|(?<=%[0-9A-F]{2})|(?<=\\[nrt]))"
+# Nor the name of a field: {"password1": "password1"}.
+_AFTER_WHOLE = r"(?!\w|[=>]|\\*\"\s*:)"
 
 
 @final
@@ -208,16 +222,20 @@ class Repetitions(Hidden):
         for secret in secrets:
             if secret in self.__forms or self.count >= _MOST_FORMS or not _is_distinctive(secret):
                 continue
-            quoted = json.dumps(secret)[1:-1]
             forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
-            forms |= {html.escape(secret), quoted, json.dumps(quoted)[1:-1]}
+            forms.add(html.escape(secret))
+            for write in (json.dumps, _json_value):
+                quoted = write(secret)[1:-1]
+                forms |= {quoted, write(quoted)[1:-1]}
             new = {}
             for form in forms:
                 pattern = re.escape(form)
                 if not is_random(secret):
-                    pattern = rf"{_BEFORE_WHOLE}{pattern}(?!\w)"
+                    pattern = f"{_BEFORE_WHOLE}{pattern}{_AFTER_WHOLE}"
                 new[form] = re.compile(pattern), stand_in_for(secret)
-            self.__forms = {**self.__forms, **new}  # another thread may be searching
+            # A new dict, since another thread may be searching. One form may contain another one.
+            every = {**self.__forms, **new}
+            self.__forms = {form: every[form] for form in sorted(every, key=len, reverse=True)}
 
     def are_in(self, text: str) -> bool:
         """Return whether a text, which may be quoted as JSON, may have one of them."""
@@ -232,8 +250,8 @@ class Repetitions(Hidden):
 
 
 def _is_distinctive(secret: str) -> bool:
-    if len(secret) < _SHORTEST or secret.isdecimal() or REPLACED.fullmatch(secret):
+    if len(secret) < _SHORTEST or REPLACED.fullmatch(secret):
         return False
-    words = re.split("[._-]", secret)
+    words = re.split("[._/-]", secret)
     are_words = _WORDS.fullmatch(secret) and max(map(len, words)) <= _LONGEST_WORD
-    return not are_words and any(map(str.isalpha, secret))
+    return not are_words and _LETTER.search(secret) is not None

@@ -31,10 +31,10 @@ from .key import REDACTED, REPLACED, KeySearch, lower_ascii
 from .names import HINTS
 from .personal import Pseudonyms
 from .places import (
-    AUTHORIZATION,
     Repetitions,
     are_other_headers,
     credentials_in,
+    credentials_in_fields,
     replace_fields,
     stand_in_for,
     written_header,
@@ -47,8 +47,6 @@ _FIELD_HINTS = (*HINTS, "%")
 # Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
-# RFC 7235: a scheme and one token. Digest and AWS4 have parameters instead, and none is a key.
-_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{1,31}) ")
 
 _MARKUP = re.compile("xml|html")
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -79,7 +77,7 @@ class Redactor(Hidden):
         self.__keys = KeySearch(secrets)
         self.__repetitions = Repetitions()
         self.__version: object = None
-        self.__redact = (redact,) if isinstance(redact, str) else tuple(redact)
+        self.__redact = tuple(redact)
         self.__personal = Pseudonyms(self.__redact) or None
 
     @property
@@ -116,25 +114,15 @@ class Redactor(Hidden):
             self._learn_from(each.response)
         return list(map(self.interaction, given))
 
-    def without_keys(self, interaction: Interaction) -> Interaction:
-        """Return what `interaction` returns, faster if there is no key to remove."""
-        self._learn_keys()
-        text = _searched(interaction)
-        is_clean = text is not None and not self.__keys.may_be_in(lower_ascii(text))
-        return interaction if is_clean else self.interaction(interaction)
-
     @hide_frames
     def interaction(self, interaction: Interaction) -> Interaction:
         """Return the redacted interaction, as it may be written."""
-        # Most contain no secret. Then one search of all their texts is enough.
-        if self._keeps_headers(interaction):
-            text = _searched(interaction)
-            if text is not None and not self._is_hinted_at(text, lower_ascii(text)):
-                return interaction
-        self._learn_from(interaction.request)
-        self._learn_from(interaction.response)
-        request = self._request(interaction.request)
-        return replace(interaction, request=request, response=self._response(interaction.response))
+        request = interaction.request
+        response = interaction.response
+        self._learn_from(request)
+        self._learn_from(response)
+        written = self._request(request), self._response(response)
+        return replace(interaction, request=written[0], response=written[1])
 
     @hide_frames
     def redacted_text(
@@ -154,7 +142,7 @@ class Redactor(Hidden):
         if self._keeps_headers(interaction):
             text = text_of(interaction)
             lower = lower_ascii(text)
-            if not (self._is_hinted_at(text, lower) or _needs_opening(lower)):
+            if not (self._is_hinted_at(text, lower) or _needs_opening(text)):
                 return text, interaction
         written = self.interaction(interaction)
         text = text_of(written)
@@ -167,9 +155,6 @@ class Redactor(Hidden):
 
         If two requests differ only in a value that is replaced, they become equal.
         """
-        is_bare = not (request.headers or request.body or self.__personal)
-        if is_bare and not self._is_hinted_at(request.uri, lower_ascii(request.uri)):
-            return request  # most requests of a replay
         self._learn_from(request)
         return self._request(request)
 
@@ -223,22 +208,17 @@ class Redactor(Hidden):
         """Learn the credentials in the places of a message, to remove them elsewhere too."""
         uri = message.uri if isinstance(message, Request) else ""
         found = list(credentials_in(message.headers, uri))
-
-        def note(secret: str) -> str:
-            found.append(secret)
-            return secret
-
         texts = [uri, *(value for _, value in message.headers)]
         with contextlib.suppress(ValueError):  # a body that cannot be searched is not written
             texts.append(_opened(message.body or b"", message.headers)[0])
         for text in texts:
             if any(map(lower_ascii(text).__contains__, _FIELD_HINTS)):
-                replace_fields(text, note)
+                found += credentials_in_fields(text)
         self.learn(found)
 
     def _keeps_headers(self, interaction: Interaction) -> bool:
-        headers = interaction.request.headers + interaction.response.headers
-        return not self.__personal and self._headers(headers) is headers
+        names = dict(interaction.request.headers + interaction.response.headers)
+        return not self.__personal and are_other_headers(frozenset(names))
 
     def _message(
         self, texts: list[str], headers: Headers, body: bytes
@@ -259,8 +239,6 @@ class Redactor(Hidden):
 
     def _headers(self, headers: Headers) -> Headers:
         """Return the headers that may be written, with ``<REDACTED>`` for credentials."""
-        if not self.__personal and are_other_headers(frozenset(dict(headers))):
-            return headers  # as most are
         kept = []
         for name, value in headers:
             written = written_header(name, value)
@@ -269,8 +247,7 @@ class Redactor(Hidden):
             if self.__personal and written == value:
                 written = value and self.__personal.field(name, value)
             kept.append((name, written))
-        redacted = tuple(kept)
-        return headers if redacted == headers else redacted
+        return tuple(kept)
 
     def _body(self, body: bytes, headers: Headers) -> bytes:
         """Return a redacted body. If something was removed from it, it is no longer compressed."""
@@ -339,32 +316,6 @@ def _opened(body: bytes, headers: Headers) -> tuple[str, str]:
     raise ValueError("in a charset that cannot be searched")
 
 
-def _searched(interaction: Interaction) -> str | None:
-    """Return all texts of an interaction as one to search; None if a body is to be opened."""
-    request = interaction.request
-    response = interaction.response
-    texts = [request.method, request.uri, response.reason, response.incomplete]
-    texts += chain.from_iterable((*request.headers, *response.headers))
-    try:
-        texts += [(request.body or b"").decode(), response.body.decode()]
-    except UnicodeDecodeError:
-        return None
-    text = "\n".join(texts)
-    return None if "\0" in text or _needs_opening(lower_ascii(text)) else text
-
-
-def _needs_opening(lower: str) -> bool:
+def _needs_opening(text: str) -> bool:
     """Return whether a text has a body that must be decompressed or decoded to be searched."""
-    is_utf_8 = lower.count("charset=") == lower.count("charset=utf-8")
-    is_small = len(lower) <= MAX_UNPACKED_BYTES
-    return not is_utf_8 or not is_small or any(map(lower.__contains__, _OPENED_HINTS))
-
-
-def with_schemes(redacted: Request, request: Request) -> Request:
-    """Return a redacted request with its schemes of ``Authorization``: ``Bearer <REDACTED>``."""
-    schemes = []
-    for name, value in request.headers:
-        scheme = _SCHEME.match(value)
-        if scheme is not None and name.lower() in AUTHORIZATION:
-            schemes.append((name, f"{scheme[1]} {REDACTED}"))
-    return replace(redacted, headers=(*redacted.headers, *schemes)) if schemes else redacted
+    return len(text) > MAX_UNPACKED_BYTES or any(map(text.__contains__, _OPENED_HINTS))

@@ -17,7 +17,7 @@ from contextlib import suppress
 from ..exchange.bodies import unpack
 from ..exchange.values import Interaction, header
 from .names import is_credential, is_placeholder, is_random, kind_of
-from .places import written_header
+from .places import credentials_in_fields, written_header
 
 Part = tuple[str, str | bytes]
 """A place, and what to search there: a text, or the bytes of a body or a picture."""
@@ -55,8 +55,8 @@ _FORMS = (
         r"://(?P<secret>[^\s/?#@:\"'<>\\]{0,256}:[^\s/?#@\"'<>\\]{0,256}"
         r"|(?=[^\s/@]{0,99}\d)[^\s/?#@:\"'<>\\]{16,256})@",
     ),
-    ("an api_key parameter", "key", r"(?i)[?&;]api[-_]?key=(?P<secret>[^&;#\s\"'<>\\]+)"),
 )
+_ADDRESS = re.compile(r"://[^\s\"'<>\\]+")
 _HEADER = re.compile(r"(?:\A|\0\n)([\w-]{1,99}): (?!(?i:basic) )([^\r\n\0]+)")
 _BASIC = re.compile(r"(?i)\bbasic\s{1,9}([A-Za-z0-9+/_-]{8,})")
 # The arguments of a call that takes a key.
@@ -86,9 +86,9 @@ Suspect = tuple[str, str]
 """What looks like a credential: a description, which does not quote it, and itself."""
 
 
-def credentials_in(text: str) -> Iterator[str]:
+def credentials_in(text: str, *, is_body: bool = False) -> Iterator[str]:
     """Yield a description of each kind of credential in a text, and never the credential."""
-    yield from dict.fromkeys(what for what, _ in _suspects_in(text))
+    yield from dict.fromkeys(what for what, _ in _suspects_in(text, is_body=is_body))
 
 
 def secrets_of(interaction: Interaction) -> Iterator[str]:
@@ -100,13 +100,14 @@ def secrets_of(interaction: Interaction) -> Iterator[str]:
                 yield secret
 
 
-def _suspects_in(text: str) -> Iterator[Suspect]:
+def _suspects_in(text: str, *, is_body: bool = False) -> Iterator[Suspect]:
     with suppress(ValueError):  # Python refuses to parse a number of 5,000 digits
         text = html.unescape(text)
     lower = text.lower()
     yield from _by_form(text, lower)
     yield from _in_headers(text, lower)
-    yield from list(_beside_names(text, lower)) or _as_arguments(text, lower)
+    beside_names = [*_beside_names(text, lower)] or [*_in_fields(text, is_body=is_body)]
+    yield from beside_names or _as_arguments(text, lower)
 
 
 def _has_any(lower: str, hints: str) -> bool:
@@ -131,6 +132,14 @@ def _in_headers(text: str, lower: str) -> Iterator[Suspect]:
         for digits in _BASIC.findall(text):
             if _is_basic(digits):
                 yield "credentials of HTTP Basic", digits
+
+
+def _in_fields(text: str, *, is_body: bool) -> Iterator[Suspect]:
+    # The same fields that a recording is written without. In code, a name may have any value.
+    for part in [text] if is_body else _ADDRESS.findall(text):
+        for secret in credentials_in_fields(part):
+            if not is_placeholder(secret):
+                yield "a credential in a field", secret
 
 
 def _beside_names(text: str, lower: str) -> Iterator[Suspect]:

@@ -80,7 +80,8 @@ def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
         text = _text_of(content)
         if search.holds(text):
             yield Finding("secret", "your API key", where)
-        yield from (Finding("secret", what, where) for what in credentials_in(text))
+        found = credentials_in(text, is_body=isinstance(content, bytes))
+        yield from (Finding("secret", what, where) for what in found)
 
 
 def personal_data(parts: Iterable[Part]) -> str:
