@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 import pandas as pd
 
-from ..cassettes import FileRecording, Recording
+from ..cassettes import Recording
 from ..display import printable, printable_line
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
@@ -17,10 +17,10 @@ from .interaction_view import InteractionView, view_of
 from .sources import (
     Source,
     describe,
+    frame_of_many,
     is_many,
     named_document,
     named_paths,
-    named_recordings,
     recording_of,
 )
 
@@ -113,11 +113,7 @@ def interactions(
     """
     document = named_document(source)
     if number is None and is_many(source):
-        frames = [
-            _frame(each, document).assign(recording=name) for name, each in named_recordings(source)
-        ]
-        frame = pd.concat(frames or [_frame(FileRecording(""), document).assign(recording="")])
-        frame.insert(0, "recording", frame.pop("recording").astype("string"))
+        frame = frame_of_many(source, lambda each: _frame(each, document))
         return _with_operations(frame, source)
     recording = recording_of(source)
     if number is not None:
