@@ -206,7 +206,7 @@ def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
 
 
 def _codes(responses: _Responses) -> str:
-    return _joined(map(str, dict.fromkeys(each.status for each in responses)))
+    return _joined(each.status for each in responses)
 
 
 def _fields(responses: _Responses) -> str:
@@ -225,7 +225,7 @@ def _exhaustion(responses: _Responses) -> str:
 
 
 def _limits(responses: _Responses) -> str:
-    return _joined(str(each.reading.limit) for each in responses)
+    return _joined(each.reading.limit for each in responses)
 
 
 def in_words(schema: Schema) -> str:
@@ -248,8 +248,8 @@ def _described(schema: Schema, path: str) -> list[str]:
     return leaves or [f"{path} {words}".removeprefix(".").strip()]
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(texts))
+def _joined(numbers: Iterable[int | None]) -> str:
+    return ", ".join(map(str, dict.fromkeys(numbers)))
 
 
 def _numbers(responses: _Responses) -> str:
