@@ -209,6 +209,11 @@ def convert(
 ) -> None:
     """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
     refuse_existing(target, force)
+    if to is None and target.suffix.lower() not in (*SUFFIXES, ".har"):
+        raise CassetteError(
+            f"{target.name} does not say which layout to write.",
+            "Name it .yaml, .json or .har, or give --to.",
+        )
     layout = to or files.layout_of(target)
     count = files.convert(find_cassette(source), target, layout, notice=say)
     say(f"Wrote {plural(count, 'interaction')} to {target}.")
