@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from ..display import with_whole_cells
 from ..exchange.contract import HEADERS, TYPICAL_LIMIT
-from .sources import Source, readings_of
+from .sources import Sources, readings_of
 
 
-def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
+def check_contract(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
     """Check the three rules for rate limits.
 
     Parameters

@@ -22,7 +22,7 @@ from ..sessions.clients.refusals import check
 from ..sessions.current import session as current
 from ..sessions.session import Session, unobserved
 from .shapes import grouped, notes_on
-from .sources import Source, named_paths, recordings_of
+from .sources import Sources, named_paths, recordings_of
 
 # The only recorded request headers that are sent again: they select a representation. A cassette
 # may come from a stranger, and the request carries this account's key.
@@ -43,8 +43,8 @@ _DTYPES: dict[str, Any] = {
 
 
 def drift(
-    source: Source | Iterable[Source],
-    against: Source | Iterable[Source] = None,
+    source: Sources,
+    against: Sources = None,
     *,
     ignore: Iterable[str] = (),
     values: bool = False,

@@ -18,7 +18,7 @@ from ..exchange.operations import operations_of
 from ..exchange.values import media_type_of
 from ..readings.reading import Reading, is_exhausted
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
-from .sources import Source, named_paths, recordings_of
+from .sources import Sources, named_paths, recordings_of
 
 _COLUMNS = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME = f"GET {ME_PATH}"
@@ -26,7 +26,7 @@ _ASK = "ask the service's operator"
 _OTHER_VERSION = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 
 
-def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+def findings(source: Sources = None) -> pd.DataFrame:
     """Return what responses show about the undocumented parts of the API.
 
     It sends nothing.

@@ -30,7 +30,7 @@ from ..exchange.values import Request, Response, media_type_of
 from ..redaction.key import REDACTED
 from . import shapes
 from .shapes import Components, Schema, grouped, is_value, schema_of
-from .sources import Source, named_paths, recordings_of
+from .sources import Sources, named_paths, recordings_of
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
@@ -73,7 +73,7 @@ class Document(dict[str, Any]):
 
 
 def openapi(
-    source: Source | Iterable[Source] = None,
+    source: Sources = None,
     *,
     title: str = "Recorded API",
     version: str = "0",

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 Source = str | Path | Session | None
-"""One source of recordings; several are given as a list."""
+Sources = Source | Iterable[Source]
+"""What a question is asked of: one source of recordings, or a list of several."""
 
 
-def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+def rate_limits(source: Sources = None) -> pd.DataFrame:
     """Return the readings of the rate-limit headers, one row for each response.
 
     Parameters
@@ -123,7 +124,7 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     return frame
 
 
-def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
+def readings_of(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
     """Return the readings that a chart or a check uses: those of a source, or a given frame.
 
     If there are readings of live requests, those of requests that were not sent are left out.
@@ -135,7 +136,7 @@ def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.D
     return frame[is_own] if is_own.any() else frame
 
 
-def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recording]:
+def recordings_of(source: Sources = None) -> Iterator[Recording]:
     """Yield the recordings of a source, one after the other.
 
     Parameters
@@ -173,9 +174,7 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
         )
 
 
-def frame_of_many(
-    source: Source | Iterable[Source], rows_of: Callable[[Recording], pd.DataFrame]
-) -> pd.DataFrame:
+def frame_of_many(source: Sources, rows_of: Callable[[Recording], pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of several recordings, after a column that says whose rows are whose."""
     import pandas as pd
 
@@ -192,7 +191,7 @@ def frame_of_many(
     return frame
 
 
-def recording_of(source: Source | Iterable[Source] = None) -> Recording:
+def recording_of(source: Sources = None) -> Recording:
     """Return the recording of a single source; raise the errors of `recordings_of`."""
     if is_many(source):
         raise argument_error("Give one cassette here: its name or its path.")
