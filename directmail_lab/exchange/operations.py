@@ -127,6 +127,16 @@ def singular(name: str) -> str:
     return _PLURAL.sub("", _IES.sub("y", name))
 
 
+def take_name(name: str, taken: dict[str, int]) -> str:
+    """Return a name that is not taken yet, and take it: ``id``, ``id_2``, ``id_3`` and so on."""
+    unused = name
+    while unused in taken:
+        taken[name] += 1
+        unused = f"{name}_{taken[name]}"
+    taken[unused] = 1
+    return unused
+
+
 def pattern_of(template: str) -> re.Pattern[str]:
     """Return a pattern for the paths that a template stands for; its groups are the ids."""
     if not re.fullmatch(r"(/([^/{}]|\{\w+\})*)+", template):

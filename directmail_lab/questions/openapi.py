@@ -25,7 +25,7 @@ from ..errors import CassetteError
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.changes import PASSING_HEADERS
 from ..exchange.contract import MEANINGS
-from ..exchange.operations import operations_of, pattern_of, query_of, singular
+from ..exchange.operations import operations_of, pattern_of, query_of, singular, take_name
 from ..exchange.values import Request, Response, media_type_of
 from ..redaction.key import REDACTED
 from . import shapes
@@ -199,21 +199,11 @@ def _template(operation: str) -> str:
     before = ""
     for segment in operation.split("/"):
         if "{id}" in segment:
-            name = _unused(f"{singular(before)}_id".removeprefix("_"), taken)
+            name = take_name(f"{singular(before)}_id".removeprefix("_"), taken)
             segment = segment.replace("{id}", f"{{{name}}}")
         segments.append(segment)
         before = "" if _NO_NAME.fullmatch(segment) else _NO_WORD.sub("_", segment)
     return "/".join(segments)
-
-
-def _unused(name: str, taken: dict[str, int]) -> str:
-    """Return a name that is not taken yet, and take it: ``id``, ``id_2``, ``id_3`` and so on."""
-    unused = name
-    while unused in taken:
-        taken[name] += 1
-        unused = f"{name}_{taken[name]}"
-    taken[unused] = 1
-    return unused
 
 
 def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
@@ -226,7 +216,7 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     taken: dict[str, int] = {}
     for (template, method), same in known.items():
-        name = _unused(_NO_WORD.sub("_", f"{method}{template}").strip("_"), taken)
+        name = take_name(_NO_WORD.sub("_", f"{method}{template}").strip("_"), taken)
         operation = {"operationId": name} | _operation(template, same, schemas)
         paths.setdefault(template, {})[method] = operation
     components = {"headers": headers, "schemas": schemas}
