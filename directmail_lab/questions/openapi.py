@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -324,7 +325,7 @@ def _texts(messages: Sequence[_Pairs]) -> dict[str, dict[str, Any]]:
     found = {}
     for name in sorted(names):
         given = [[text for each, text in pairs if each == name] for pairs in messages]
-        texts = {text for several in given for text in several}
+        texts = {*chain.from_iterable(given)}
         schema = schema_of([_value(text) for text in texts])
         if len(schema["type"]) > 1:
             schema = {"type": ["string"]}
