@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 60
+
+RUN_FOR_FORM = "Run this cell to get the sign-in form."
+"""What a saved notebook has in place of the form. A page for readers leaves it out."""
+
 CONTROLS = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -114,9 +118,6 @@ def whole_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS) -> str:
 
 
 # -- progress ----------------------------------------------------------------------------------
-
-Progress = Callable[[float], object]
-"""A callback that gets how much was done since its last call."""
 
 
 class ProgressBar(AbstractContextManager["ProgressBar"]):

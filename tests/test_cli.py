@@ -447,6 +447,11 @@ def test_convert_writes_another_layout() -> None:
     assert cassette("convert", "tour", target, "--force", "--to", "vcrpy").exit_code == 0
     assert target.read_text().startswith("interactions:")
 
+    unknown = cassette("convert", "tour", "tour.xyz")
+
+    assert "tour.xyz does not say which layout to write. Name it" in str(unknown.exception)
+    assert not Path("tour.xyz").exists()
+
 
 def test_drift_exits_with_1_if_a_response_changed(account: StandIn, live: Session) -> None:
     """The reads are sent again with the environment's key; equal responses are no drift."""

@@ -124,7 +124,7 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(
         ("image/svg+xml", b"<svg onload='alert(1)'/>", "<svg onload='alert(1)'/>"),
         ("application/pdf", b"%PDF\xff\xfe\x00", "(7 bytes, not text)"),
         ("text/csv", b"a,b\n1,2\n" * 100_000, "a,b\n1,2\n" * 10 + "…"),
-        ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n…"),
+        ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n… (100,000 characters in all)"),
         ("text/plain", b"", ""),
     ],
 )

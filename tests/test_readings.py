@@ -16,7 +16,7 @@ from reading_samples import NOON_S, reading as sample
 import directmail_lab as dm
 from directmail_lab.errors import ServiceError
 from directmail_lab.questions.contract_check import check_contract
-from directmail_lab.readings.frame import frame_of, frame_of_many
+from directmail_lab.readings.frame import frame_of
 from directmail_lab.readings.reading import Reading, parse_date, raw_values, reading_of
 from directmail_lab.readings.reset_unit import UnitName
 from directmail_lab.server.standin import stand_in
@@ -104,19 +104,25 @@ def test_the_renewal_time_depends_on_the_unit(
     assert frame.attrs["reset_unit"] == unit
 
 
-def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units() -> None:
+def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units(
+    service: FaultyService, tmp_path: Path
+) -> None:
     """The frame names a unit only if all recordings have the same one."""
-    first = ([reading(cassette="a"), reading(1, cassette="a")], "seconds_left")
-    second = ([reading(reset=60_000, cassette="b")], "milliseconds_left")
-    frame = frame_of_many([first, second])  # type: ignore[list-item]
-    none = frame_of_many([])
+    address, key = service.base_url, service.api_key
+    with (
+        Session(address, key, reset_unit="seconds_left") as first,
+        Session(address, key, reset_unit="epoch_s") as second,
+    ):
+        for each in (first, first, second):
+            each.me()
+    both = dm.rate_limits([first, second])
 
-    assert frame["cassette"].tolist() == ["a", "a", "b"]
-    assert frame.index.tolist() == [1, 2, 1]
-    assert {each.timestamp() - NOON_S for each in frame["reset_at"]} == {60}
-    assert frame.attrs["reset_unit"] == "undetermined"
-    assert frame_of_many([first, first]).attrs["reset_unit"] == "seconds_left"  # type: ignore[list-item]
-    assert dtypes(frame) == dtypes(none)
+    assert both["recording"].tolist() == ["session 1", "session 1", "session 2"]
+    assert both.index.tolist() == [1, 2, 1]
+    assert both["reset_at"].isna().tolist() == [False, False, True]
+    assert both.attrs["reset_unit"] == "undetermined"
+    assert dm.rate_limits([first, first]).attrs["reset_unit"] == "seconds_left"
+    assert dtypes(both) == dtypes(dm.rate_limits(tmp_path)) == {"recording": "string", **DTYPES}
 
 
 @pytest.mark.parametrize("n", [0, 3])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -19,7 +18,7 @@ from ..cassettes import (
 from ..cassettes.library import SUFFIXES, is_folder, shown_path, stays_in
 from ..display import plural, printable, printable_line
 from ..errors import CassetteError, CassetteFormatError
-from ..exchange.bodies import plain_text
+from ..exchange.bodies import body_text
 from ..exchange.changes import varies
 from ..exchange.values import Request, Response
 from .output import (
@@ -93,13 +92,7 @@ def _lines_of(message: Request | Response) -> list[str]:
     lines = []
     for name, value in sorted(message.headers):
         lines.append(printable_line(f"{name}: {'…' if varies(name) else value}"))
-    body = message.body or b""
-    text = plain_text(body)
-    if text is None:
-        text = f"({len(body):,} bytes, not text)"
-    with suppress(ValueError, RecursionError):
-        text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    return [*lines, text]
+    return [*lines, body_text(message.body or b"", sys.maxsize)]
 
 
 @app.command()
@@ -209,6 +202,11 @@ def convert(
 ) -> None:
     """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
     refuse_existing(target, force)
+    if to is None and target.suffix.lower() not in (*SUFFIXES, ".har"):
+        raise CassetteError(
+            f"{target.name} does not say which layout to write.",
+            "Name it .yaml, .json or .har, or give --to.",
+        )
     layout = to or files.layout_of(target)
     count = files.convert(find_cassette(source), target, layout, notice=say)
     say(f"Wrote {plural(count, 'interaction')} to {target}.")

@@ -62,11 +62,8 @@ def lab(
     Without `lab`, the command opens the tutorials.
     """
     folder = folder.absolute()
-    notebook = ""
     shared = shared_notebook(folder)
-    if shared is not None:
-        folder = shared.parents[1]
-        notebook = f"notebooks/{shared.name}"
+    notebook = f"notebooks/{shared.name}" if shared else ""
     _run_jupyterlab(folder, notebook, port, no_browser)
 
 

@@ -21,7 +21,7 @@ from referencing import Registry
 from ..display import printable_line
 from ..errors import DirectMailLabError
 from .bodies import read_json_body, shown_missing
-from .operations import base_path, below, pattern_of
+from .operations import base_path, below, first_fitting, pattern_of
 from .values import Interaction, media_type_of
 
 OpenApi = str | Path | Mapping[str, Any]
@@ -74,8 +74,8 @@ class ApiDocument:
         response = interaction.response
         if response.failure:
             return None
-        fitting = (each for each, pattern in self._patterns.items() if pattern.fullmatch(path))
-        operation = self._items.get(next(fitting, ""), {}).get(method.lower())
+        item = self._items.get(first_fitting(path, self._patterns), {})
+        operation = item.get(method.lower())
         if operation is None:
             return f"The document has no {method} of this path."
         responses = {str(status): each for status, each in operation.get("responses", {}).items()}

@@ -27,6 +27,8 @@ MAX_UNPACKED_BYTES = 64 * 1024**2
 """The largest size that a body is expanded to: 1,699 bytes of brotli can expand to 1 GB."""
 _MAX_CODINGS = 2
 MOST_SHOWN = 4000
+PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The media types of pictures that are shown: no SVG, which may have scripts."""
 _LAYOUT = json.JSONEncoder(indent=2, ensure_ascii=False)
 # zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
 _PIECE_BYTES = 4096

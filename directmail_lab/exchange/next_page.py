@@ -138,12 +138,8 @@ class Page:
 
     def number(self, names: Iterable[str]) -> int:
         """Return the largest number that the page states under one of these names, or 0."""
-        largest = 0
-        for name in names:
-            _, value = self.fields.get(name, ("", 0))
-            if type(value) is int and value > largest:
-                largest = value
-        return largest
+        values = [self.fields[name][1] for name in names if name in self.fields]
+        return max([0, *[value for value in values if type(value) is int]])
 
     def flags(self) -> list[bool]:
         """Return each flag of the page: True if it says that there are more pages."""
@@ -342,7 +338,7 @@ class PageList:
     def link_of(self, page: Page) -> Next | None:
         """Return the address or the token by which a page leads to another one, or None."""
         if self.cursor:
-            return self._named_token(page)
+            return self._named_token(page, self.cursor)
         if self.page or self.offset:
             return None
         return _address(page) or _token(page)
@@ -363,18 +359,18 @@ class PageList:
         start = self._first_number or 0
         return start <= 1 and self.received < self.total
 
-    def _named_token(self, page: Page) -> Next | None:
+    def _named_token(self, page: Page, cursor: str) -> Next | None:
         """Return the token that the caller named."""
-        path = (self.cursor or "").split(".")
+        path = tuple(cursor.split("."))
         values = dict(leaves(page.body))
-        token = values.get(tuple(path))
+        token = values.get(path)
         if not token:
             # Under another name, there is another page.
             has_more = True in page.flags() or _address(page) or _token(page)
-            is_unknown = self.asked is None and page.content and tuple(path) not in values
+            is_unknown = self.asked is None and page.content and path not in values
             return None if has_more or is_unknown else LAST
         parameter = self.cursor_parameter or _parameter_of(path[-1])
-        return Next(parameter=parameter, value=token, member=self.cursor or "")
+        return Next(parameter=parameter, value=token, member=cursor)
 
     def _counted(self, page: Page) -> Next | None:
         """Return the next number of a page or a record, if there are more."""
@@ -493,10 +489,7 @@ def _says_the_next_start(page: Page, plain: str) -> bool:
 
 
 def _address(page: Page) -> Next | None:
-    for link in page.links:
-        if isinstance(link, Next):
-            return link
-    return None
+    return next((link for link in page.links if isinstance(link, Next)), None)
 
 
 def _token(page: Page) -> Next | None:

@@ -7,7 +7,7 @@ words are ids, such as ``acme`` in ``/shops/acme``, a template of the caller's s
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import quote, unquote, urlsplit
 
 from ..arguments import argument_error
@@ -114,16 +114,27 @@ def operations_of(paths: Iterable[str], templates: Collection[str] = ()) -> dict
     ``/v1/domains/{domain}``.
     """
     patterns = {template: pattern_of(template) for template in templates}
-    operations = {}
-    for path in paths:
-        fitting = (each for each, pattern in patterns.items() if pattern.fullmatch(path))
-        operations[path] = next(fitting, None) or operation_of(path)
-    return operations
+    return {path: first_fitting(path, patterns) or operation_of(path) for path in paths}
+
+
+def first_fitting(path: str, patterns: Mapping[str, re.Pattern[str]]) -> str:
+    """Return the first template whose pattern a path matches, or an empty string."""
+    return next((each for each, pattern in patterns.items() if pattern.fullmatch(path)), "")
 
 
 def singular(name: str) -> str:
     """Return the singular of a name: ``list`` for ``lists``, ``company`` for ``companies``."""
     return _PLURAL.sub("", _IES.sub("y", name))
+
+
+def take_name(name: str, taken: dict[str, int]) -> str:
+    """Return a name that is not taken yet, and take it: ``id``, ``id_2``, ``id_3`` and so on."""
+    unused = name
+    while unused in taken:
+        taken[name] += 1
+        unused = f"{name}_{taken[name]}"
+    taken[unused] = 1
+    return unused
 
 
 def pattern_of(template: str) -> re.Pattern[str]:

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 from ..cassettes import Recording
 from ..display import plural, printable_line, utc_time, whole_html
 from ..errors import CassetteError, DirectMailLabError
-from ..exchange.bodies import declared_charset, decode_text, read_json, shown_missing, unpack
+from ..exchange.bodies import (
+    PICTURE_TYPES,
+    declared_charset,
+    decode_text,
+    read_json,
+    shown_missing,
+    unpack,
+)
 from ..exchange.httpx_values import httpx, httpx_response
 from ..exchange.operations import query_of
 from ..exchange.values import (
@@ -42,7 +49,6 @@ MAX_ROWS = 5_000
 _MAX_PATH = 300
 MAX_SHOWN_BYTES = 2 * 1024**2
 _MAX_WHOLE_BYTES = 16 * 1024**2
-_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _STATIC = Path(__file__).with_name("static")
 _TABLE_ROWS = 100
 _TABLE_CHARACTERS = 200
@@ -348,7 +354,7 @@ def _classify_body(
     """Return the kind of a body, and the bytes to show."""
     if not body:
         return "none", b""
-    if len(body) <= _MAX_WHOLE_BYTES and media_type in _IMAGE_TYPES:
+    if len(body) <= _MAX_WHOLE_BYTES and media_type in PICTURE_TYPES:
         return "image", body
     if media_type == "application/pdf":
         return "binary", b""

@@ -14,6 +14,7 @@ from .. import credentials, errors, settings
 from ..arguments import check_options
 from ..cassettes import SessionRecording
 from ..credentials import ApiKey, typed_api_key
+from ..display import RUN_FOR_FORM
 from ..exchange.httpx_values import httpx
 from ..sessions.clients.refusals import SEE_WHOLE
 from ..sessions.current import (
@@ -135,7 +136,7 @@ class LoginWidget(Widget):
         super().__init__()
 
     def __repr__(self) -> str:
-        return f"Run this cell to get the sign-in form. {_WITHOUT_KEY} {NO_WIDGETS}"
+        return f"{RUN_FOR_FORM} {_WITHOUT_KEY} {NO_WIDGETS}"
 
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Show the form, sign in, or sign out. It never raises: nobody would see the error."""

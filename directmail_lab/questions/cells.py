@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 _MOST_LINES = 20
 _MOST_CHARACTERS = 2_000
 _MOST_PICTURE_BYTES = 2 * 1024**2
-# No SVG, which may have scripts.
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def shown(response: httpx.Response) -> dict[str, str] | None:
     """Return what is shown of a session's response, by media type; None for another response."""
     # Imported when a response is first shown: IPython imports this module with the package.
-    from ..exchange.bodies import body_text, shown_text
+    from ..exchange.bodies import PICTURE_TYPES, body_text, shown_text
     from ..exchange.httpx_values import httpx
     from ..exchange.values import media_type_of
     from ..sessions.transports.extensions import received_of
@@ -54,21 +52,17 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
     head = shown_text(" · ".join(facts))
     text = ""
     page = f'<div style="font-weight: bold">{html.escape(head)}</div>'
-    if content and media_type in _PICTURES and len(content) <= _MOST_PICTURE_BYTES:
+    if content and media_type in PICTURE_TYPES and len(content) <= _MOST_PICTURE_BYTES:
         data = b64encode(content).decode("ascii")
         page += f'<img style="max-width: 100%" src="data:{media_type};base64,{data}">'
     elif content and recording.has_bodies(received.number):
-        text = _first_lines(body_text(interaction.response.body))
+        lines = body_text(interaction.response.body, _MOST_CHARACTERS).splitlines()
+        text = "\n".join(lines[:_MOST_LINES])
+        if len(lines) > _MOST_LINES:
+            text += "\n…"
     if text:
         page += f'<pre style="white-space: pre-wrap; padding: 0">{html.escape(text)}</pre>'
     return {"text/plain": f"{head}\n{text}".rstrip(), "text/html": page}
-
-
-def _first_lines(text: str) -> str:
-    lines = text.splitlines()
-    first = "\n".join(lines[:_MOST_LINES])
-    is_cut = len(lines) > _MOST_LINES or len(first) > _MOST_CHARACTERS
-    return f"{first[:_MOST_CHARACTERS]}\n…" if is_cut else first
 
 
 def show_in_ipython() -> None:

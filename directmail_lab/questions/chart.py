@@ -8,7 +8,6 @@ changed.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.style
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 from ..display import plural, running_ipython
 from ..readings.reading import is_exhausted
 from ..readings.sharing import SharedAllowances, name_of_shared
-from .sources import Source, readings_of
+from .sources import Sources, readings_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +80,7 @@ class Chart(Figure):
 
 
 @_styled
-def chart_rate_limits(source: Source | Iterable[Source] | pd.DataFrame = None) -> Chart:
+def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     """Draw a chart of the requests remaining over time.
 
     The chart has a panel for each of the six operations with the most readings,

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from ..display import with_whole_cells
 from ..exchange.contract import HEADERS, TYPICAL_LIMIT
-from .sources import Source, readings_of
-
-_STATEMENTS = {
-    1: f"Every response has {', '.join(HEADERS)}, each an integer",
-    2: f"{HEADERS[1]} is not larger than {HEADERS[0]}",
-    3: f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
-}
+from .sources import Sources, readings_of
 
 
-def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
+def check_contract(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
     """Check the three rules for rate limits.
 
     Parameters
@@ -51,20 +43,32 @@ def check_contract(source: Source | Iterable[Source] | pd.DataFrame = None) -> p
     limits = frame[has_limit].groupby("operation")["limit"].last()
     above = limits.index[limits > TYPICAL_LIMIT]
     is_minority = 2 * len(above) < len(limits)
-    checked = [frame["status"].notna(), has_limit & frame["remaining"].notna(), has_limit]
-    violating = [
-        frame[["limit", "remaining", "reset"]].isna().any(axis=1),
-        (frame["remaining"] > frame["limit"]).fillna(False),
-        frame["operation"].isin([] if is_minority else above) & has_limit,
+    # Each rule, which responses it is about, and which of them violate it.
+    rules = [
+        (
+            f"Every response has {', '.join(HEADERS)}, each an integer",
+            frame["status"].notna(),
+            frame[["limit", "remaining", "reset"]].isna().any(axis=1),
+        ),
+        (
+            f"{HEADERS[1]} is not larger than {HEADERS[0]}",
+            has_limit & frame["remaining"].notna(),
+            (frame["remaining"] > frame["limit"]).fillna(False),
+        ),
+        (
+            f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
+            has_limit,
+            frame["operation"].isin([] if is_minority else above) & has_limit,
+        ),
     ]
     rows = []
-    for rule, is_checked, is_wrong in zip((1, 2, 3), checked, violating, strict=True):
+    for rule, (statement, is_checked, is_wrong) in enumerate(rules, 1):
         verdict = "holds" if is_checked.any() else "not observed"
         wrong = frame[is_wrong]
         rows.append(
             {
                 "rule": rule,
-                "statement": _STATEMENTS[rule],
+                "statement": statement,
                 "verdict": verdict if wrong.empty else "violated",
                 "responses": is_checked.sum(),
                 "violations": len(wrong),

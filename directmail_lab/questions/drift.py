@@ -13,7 +13,7 @@ import pandas as pd
 from ..cassettes import Recording
 from ..cassettes.matching import Matching, Name
 from ..display import plural, with_whole_cells
-from ..exchange.changes import changes, type_of
+from ..exchange.changes import Target, changes, type_of
 from ..exchange.httpx_values import httpx, response_value
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, may_change
@@ -22,7 +22,7 @@ from ..sessions.clients.refusals import check
 from ..sessions.current import session as current
 from ..sessions.session import Session, unobserved
 from .shapes import grouped, notes_on
-from .sources import Source, named_paths, recordings_of
+from .sources import Sources, named_paths, recordings_of
 
 # The only recorded request headers that are sent again: they select a representation. A cassette
 # may come from a stranger, and the request carries this account's key.
@@ -43,8 +43,8 @@ _DTYPES: dict[str, Any] = {
 
 
 def drift(
-    source: Source | Iterable[Source],
-    against: Source | Iterable[Source] = None,
+    source: Sources,
+    against: Sources = None,
     *,
     ignore: Iterable[str] = (),
     values: bool = False,
@@ -135,16 +135,7 @@ def drift(
     both_sides = grouped({**was, **now}, lambda call: f"{call.method} {operations[call.path]}")
     rows = []
     for operation, calls in both_sides.items():
-        # An error has another shape than a success, and says nothing about other requests.
-        old, new = (
-            {
-                call[1:]: side[call][1]
-                for call in calls
-                if call in side and (call in other or _is_good(side[call][1]))
-            }
-            for side, other in ((was, now), (now, was))
-        )
-        for each in changes(old, new):
+        for each in changes(_compared(calls, was, now), _compared(calls, now, was)):
             is_value = each.change == "changed" and not _HEAD.match(each.path)
             if not matching.leaves_out(_name_of(each.path)) and (values or not is_value):
                 if each.change == "retyped":  # 10 and "10" look alike in a table
@@ -194,6 +185,17 @@ def _calls(recordings: Iterable[Recording], matching: Matching) -> dict[_Call, _
             if before is None or _is_good(each) or not _is_good(before[1]):
                 calls[call] = recording, each
     return calls
+
+
+def _compared(
+    calls: Iterable[_Call], side: Mapping[_Call, _Recorded], other: Mapping[_Call, _Recorded]
+) -> dict[Target, Interaction]:
+    """Return the responses of one side to compare with those of the other.
+
+    An error has another shape than a success, and says nothing about other requests.
+    """
+    own = {call: side[call][1] for call in calls if call in side}
+    return {call[1:]: each for call, each in own.items() if call in other or _is_good(each)}
 
 
 def _is_good(interaction: Interaction) -> bool:

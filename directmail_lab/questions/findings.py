@@ -18,7 +18,7 @@ from ..exchange.operations import operations_of
 from ..exchange.values import media_type_of
 from ..readings.reading import Reading, is_exhausted
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
-from .sources import Source, named_paths, recordings_of
+from .sources import Sources, named_paths, recordings_of
 
 _COLUMNS = ("part", "section", "seen", "how_sure", "interactions", "find_out")
 _ME = f"GET {ME_PATH}"
@@ -26,7 +26,7 @@ _ASK = "ask the service's operator"
 _OTHER_VERSION = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 
 
-def findings(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+def findings(source: Sources = None) -> pd.DataFrame:
     """Return what responses show about the undocumented parts of the API.
 
     It sends nothing.
@@ -206,7 +206,7 @@ def _unit(recordings: Sequence[Recording]) -> tuple[str, str]:
 
 
 def _codes(responses: _Responses) -> str:
-    return _joined(map(str, dict.fromkeys(each.status for each in responses)))
+    return _joined(each.status for each in responses)
 
 
 def _fields(responses: _Responses) -> str:
@@ -225,7 +225,7 @@ def _exhaustion(responses: _Responses) -> str:
 
 
 def _limits(responses: _Responses) -> str:
-    return _joined(str(each.reading.limit) for each in responses)
+    return _joined(each.reading.limit for each in responses)
 
 
 def in_words(schema: Schema) -> str:
@@ -248,8 +248,8 @@ def _described(schema: Schema, path: str) -> list[str]:
     return leaves or [f"{path} {words}".removeprefix(".").strip()]
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(texts))
+def _joined(numbers: Iterable[int | None]) -> str:
+    return ", ".join(map(str, dict.fromkeys(numbers)))
 
 
 def _numbers(responses: _Responses) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, overload
 
 import pandas as pd
 
-from ..cassettes import FileRecording, Recording
+from ..cassettes import Recording
 from ..display import printable, printable_line
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
@@ -16,11 +15,12 @@ from ..readings.reading import problem_of
 from .interaction_view import InteractionView, view_of
 from .sources import (
     Source,
+    Sources,
     describe,
+    frame_of_many,
     is_many,
     named_document,
     named_paths,
-    named_recordings,
     recording_of,
 )
 
@@ -46,9 +46,7 @@ _EXCERPT_CHARACTERS = 80
 
 
 @overload
-def interactions(
-    source: Source | Iterable[Source] = None, *, number: None = None
-) -> pd.DataFrame: ...
+def interactions(source: Sources = None, *, number: None = None) -> pd.DataFrame: ...
 
 
 @overload
@@ -56,7 +54,7 @@ def interactions(source: Source = None, *, number: int) -> InteractionView: ...
 
 
 def interactions(
-    source: Source | Iterable[Source] = None, *, number: int | None = None
+    source: Sources = None, *, number: int | None = None
 ) -> pd.DataFrame | InteractionView:
     """Return the interactions of a recording, one row for each.
 
@@ -111,23 +109,15 @@ def interactions(
     CassetteError
         There is no such cassette or interaction, or it cannot be read.
     """
-    document = named_document(source)
-    if number is None and is_many(source):
-        frames = [
-            _frame(each, document).assign(recording=name) for name, each in named_recordings(source)
-        ]
-        frame = pd.concat(frames or [_frame(FileRecording(""), document).assign(recording="")])
-        frame.insert(0, "recording", frame.pop("recording").astype("string"))
-        return _with_operations(frame, source)
-    recording = recording_of(source)
     if number is not None:
-        return view_of(recording, number)
-    frame = _with_operations(_frame(recording, document), source)
-    frame.attrs.update(describe(recording), problem=recording.problem)
-    return frame
-
-
-def _with_operations(frame: pd.DataFrame, source: object) -> pd.DataFrame:
+        return view_of(recording_of(source), number)
+    document = named_document(source)
+    if is_many(source):
+        frame = frame_of_many(source, lambda each: _frame(each, document))
+    else:
+        recording = recording_of(source)
+        frame = _frame(recording, document)
+        frame.attrs.update(describe(recording), problem=recording.problem)
     operations = operations_of(frame["path"].unique(), named_paths(source))
     return frame.assign(operation=frame["path"].map(operations).astype("string"))
 

@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -25,12 +26,12 @@ from ..errors import CassetteError
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.changes import PASSING_HEADERS
 from ..exchange.contract import MEANINGS
-from ..exchange.operations import operations_of, pattern_of, query_of, singular
+from ..exchange.operations import operations_of, pattern_of, query_of, singular, take_name
 from ..exchange.values import Request, Response, media_type_of
 from ..redaction.key import REDACTED
 from . import shapes
 from .shapes import Components, Schema, grouped, is_value, schema_of
-from .sources import Source, named_paths, recordings_of
+from .sources import Sources, named_paths, recordings_of
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # Response headers that OpenAPI describes elsewhere, or that say nothing about the service.
@@ -73,7 +74,7 @@ class Document(dict[str, Any]):
 
 
 def openapi(
-    source: Source | Iterable[Source] = None,
+    source: Sources = None,
     *,
     title: str = "Recorded API",
     version: str = "0",
@@ -199,21 +200,11 @@ def _template(operation: str) -> str:
     before = ""
     for segment in operation.split("/"):
         if "{id}" in segment:
-            name = _unused(f"{singular(before)}_id".removeprefix("_"), taken)
+            name = take_name(f"{singular(before)}_id".removeprefix("_"), taken)
             segment = segment.replace("{id}", f"{{{name}}}")
         segments.append(segment)
         before = "" if _NO_NAME.fullmatch(segment) else _NO_WORD.sub("_", segment)
     return "/".join(segments)
-
-
-def _unused(name: str, taken: dict[str, int]) -> str:
-    """Return a name that is not taken yet, and take it: ``id``, ``id_2``, ``id_3`` and so on."""
-    unused = name
-    while unused in taken:
-        taken[name] += 1
-        unused = f"{name}_{taken[name]}"
-    taken[unused] = 1
-    return unused
 
 
 def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
@@ -226,7 +217,7 @@ def _described(known: dict[tuple[str, str], list[_Call]]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     taken: dict[str, int] = {}
     for (template, method), same in known.items():
-        name = _unused(_NO_WORD.sub("_", f"{method}{template}").strip("_"), taken)
+        name = take_name(_NO_WORD.sub("_", f"{method}{template}").strip("_"), taken)
         operation = {"operationId": name} | _operation(template, same, schemas)
         paths.setdefault(template, {})[method] = operation
     components = {"headers": headers, "schemas": schemas}
@@ -334,7 +325,7 @@ def _texts(messages: Sequence[_Pairs]) -> dict[str, dict[str, Any]]:
     found = {}
     for name in sorted(names):
         given = [[text for each, text in pairs if each == name] for pairs in messages]
-        texts = {text for several in given for text in several}
+        texts = {*chain.from_iterable(given)}
         schema = schema_of([_value(text) for text in texts])
         if len(schema["type"]) > 1:
             schema = {"type": ["string"]}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error
-from ..cassettes import Recording, find_cassette, read_cassette, uncollected
+from ..cassettes import FileRecording, Recording, find_cassette, read_cassette, uncollected
 from ..cassettes.library import cassettes_in, is_folder
 from ..display import ProgressBar, plural, printable_line
 from ..errors import CassetteError, naming_what_is_missing
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 Source = str | Path | Session | None
-"""One source of recordings; several are given as a list."""
+Sources = Source | Iterable[Source]
+"""What a question is asked of: one source of recordings, or a list of several."""
 
 
-def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
+def rate_limits(source: Sources = None) -> pd.DataFrame:
     """Return the readings of the rate-limit headers, one row for each response.
 
     Parameters
@@ -98,19 +99,17 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
     2       /v1/users/me     200    300        298
     """
     with naming_what_is_missing():
-        from ..readings.frame import frame_of, frame_of_many
+        from ..readings.frame import frame_of
 
     paths = named_paths(source)
+
+    def readings_in(recording: Recording) -> pd.DataFrame:
+        return frame_of(recording.readings(), unit=recording.evidence.unit, paths=paths)
+
     if is_many(source):
-        names: list[str] = []
-        readings = []
-        for name, each in named_recordings(source):
-            rows = each.readings()
-            readings.append((rows, each.evidence.unit))
-            names += [name] * len(rows)
-        frame = frame_of_many(readings, paths=paths)
-        frame.insert(0, "recording", names)
-        return frame.astype({"recording": "string"})
+        frame = frame_of_many(source, readings_in)
+        frame.attrs.setdefault("reset_unit", "undetermined")  # pandas keeps what all have
+        return frame
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
@@ -120,12 +119,12 @@ def rate_limits(source: Source | Iterable[Source] = None) -> pd.DataFrame:
             stacklevel=2,
         )
     with uncollected():
-        frame = frame_of(recording.readings(), unit=evidence.unit, paths=paths)
+        frame = readings_in(recording)
     frame.attrs.update(describe(recording))
     return frame
 
 
-def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.DataFrame:
+def readings_of(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
     """Return the readings that a chart or a check uses: those of a source, or a given frame.
 
     If there are readings of live requests, those of requests that were not sent are left out.
@@ -137,7 +136,7 @@ def readings_of(source: Source | Iterable[Source] | pd.DataFrame = None) -> pd.D
     return frame[is_own] if is_own.any() else frame
 
 
-def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recording]:
+def recordings_of(source: Sources = None) -> Iterator[Recording]:
     """Yield the recordings of a source, one after the other.
 
     Parameters
@@ -175,20 +174,24 @@ def recordings_of(source: Source | Iterable[Source] = None) -> Iterator[Recordin
         )
 
 
-def named_recordings(
-    source: Source | Iterable[Source],
-) -> Iterator[tuple[str, Recording]]:
-    """Yield the recordings of several sources, each with a name that says whose rows are whose."""
+def frame_of_many(source: Sources, rows_of: Callable[[Recording], pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of several recordings, after a column that says whose rows are whose."""
+    import pandas as pd
+
+    frames = []
     sessions = 0
     for each in recordings_of(source):
         name = each.name
         if each.path is None:
             sessions += 1
             name = f"session {sessions}"
-        yield name, each
+        frames.append(rows_of(each).assign(recording=name))
+    frame = pd.concat(frames or [rows_of(FileRecording("")).assign(recording="")])
+    frame.insert(0, "recording", frame.pop("recording").astype("string"))
+    return frame
 
 
-def recording_of(source: Source | Iterable[Source] = None) -> Recording:
+def recording_of(source: Sources = None) -> Recording:
     """Return the recording of a single source; raise the errors of `recordings_of`."""
     if is_many(source):
         raise argument_error("Give one cassette here: its name or its path.")

@@ -65,21 +65,6 @@ def frame_of(
     return frame
 
 
-def frame_of_many(
-    recordings: Iterable[tuple[Iterable[Reading], UnitName]], *, paths: Collection[str] = ()
-) -> pd.DataFrame:
-    """Return the readings of several recordings as one frame; each has its own unit of ``reset``.
-
-    Each recording numbers its readings from 1. ``attrs["reset_unit"]`` is the unit if all have the
-    same, else ``"undetermined"``.
-    """
-    parts = [frame_of(readings, unit=unit, paths=paths) for readings, unit in recordings]
-    frame = pd.concat(parts or [frame_of([], unit="undetermined")])
-    units = {part.attrs["reset_unit"] for part in parts}
-    frame.attrs["reset_unit"] = units.pop() if len(units) == 1 else "undetermined"
-    return frame
-
-
 def _times(seconds: Sequence[float | None]) -> Any:
     values = np.array(seconds, dtype=np.float64)
     is_time = (values >= 0) & (values <= LAST_S)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
 from http import HTTPStatus
+from http.client import responses
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
@@ -262,7 +263,7 @@ def _is_http(response: Response) -> bool:
 
 def json_response(status: int, value: object, headers: Headers = ()) -> Response:
     """Return a response with a JSON body."""
-    reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
+    reason = responses.get(status, "Unknown")
     body = json.dumps(value, ensure_ascii=False).encode()
     content_type = ("Content-Type", "application/json; charset=utf-8")
     return Response(status, reason, (content_type, *headers), body)

@@ -7,7 +7,6 @@ import io
 import math
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import shorten
 from typing import Any, Literal
@@ -30,6 +29,7 @@ from ..exchange.bodies import (
 )
 from ..exchange.httpx_values import httpx
 from ..exchange.next_page import LAST, PageList, only_list, page_of
+from ..exchange.operations import take_name
 from ..exchange.values import media_type_of
 from ..redaction.key import KeySearch
 from ..tracebacks import hide_frames, warn_caller
@@ -412,16 +412,10 @@ def _unique_names(paths: Iterable[Path]) -> list[str]:
     ``{"a.b": 1, "a": {"b": 2}}`` has two paths with the same name, so they become ``a.b`` and
     ``a.b_2``. pandas' strings cannot contain a lone surrogate, so it is written as an escape.
     """
-    names: dict[str, None] = {}
-    numbers: Counter[str] = Counter()
+    names: dict[str, int] = {}
     for path in paths:
         text = ".".join(path) or "value"  # a scalar body, or an element of an array
-        plain = text.encode("utf-8", "backslashreplace").decode()
-        name = plain
-        while name in names:
-            numbers[plain] += 1
-            name = f"{plain}_{numbers[plain] + 1}"
-        names[name] = None
+        take_name(text.encode("utf-8", "backslashreplace").decode(), names)
     return list(names)
 
 

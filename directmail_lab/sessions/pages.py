@@ -93,38 +93,6 @@ def _say_failures(session: Session, results: list[Result]) -> None:
         warn_caller(text)
 
 
-def pages(
-    session: Session,
-    path: str,
-    *,
-    params: Mapping[str, Any] | None,
-    max_pages: int | None,
-    method: str,
-    json: Mapping[str, Any] | None,
-    cursor: str | tuple[str, str] | None,
-    **names: str | None,
-) -> Pages:
-    """Request the pages of a list; see `Session.pages`, which has these parameters."""
-    given = {option: name for option, name in names.items() if name is not None}
-    for option, name in given.items():
-        if not isinstance(name, str):
-            raise argument_error(
-                f'{option}= is the name of a parameter, such as {option}="{option}". To start '
-                f'elsewhere: params={{"{option}": {name!r}}}.'
-            )
-    if len(given) > 1 or (given and cursor is not None):
-        raise argument_error("pages() takes only one of page=, offset= and cursor=.")
-    check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
-    member, parameter = cursor if isinstance(cursor, tuple) else (cursor, None)
-    found = PageList(given.get("page"), given.get("offset"), member, parameter)
-    url = session.client.build_request("GET", path, params=params).url
-    start = (url, "" if json is None else dumps(plain_json(json)))
-    counter = found.page or found.offset
-    if counter and counter not in _query(start):
-        start = _moved(start, counter, 1 if found.page else 0)
-    return Pages(session, method, found, start, max_pages)
-
-
 Place = tuple[httpx.URL, str]
 """What leads to a page: an address, and the JSON of a search by POST, or an empty text."""
 
@@ -145,23 +113,47 @@ def _moved(place: Place, parameter: str, value: object) -> Place:
 
 
 class Pages(Iterator[httpx.Response]):
-    """The pages of a list. Each is requested when it is asked for, and is yielded once."""
+    """The pages of a list. Each is requested when it is asked for, and is yielded once.
+
+    `Session.pages` has these parameters.
+    """
 
     def __init__(
         self,
-        opened: Session,
-        method: str,
-        pages: PageList,
-        start: Place,
+        session: Session,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None,
         max_pages: int | None,
+        method: str,
+        json: Mapping[str, Any] | None,
+        cursor: str | tuple[str, str] | None,
+        **names: str | None,
     ) -> None:
-        self._session = opened
+        given = {option: name for option, name in names.items() if name is not None}
+        for option, name in given.items():
+            if not isinstance(name, str):
+                raise argument_error(
+                    f'{option}= is the name of a parameter, such as {option}="{option}". To start '
+                    f'elsewhere: params={{"{option}": {name!r}}}.'
+                )
+        if len(given) > 1 or (given and cursor is not None):
+            raise argument_error("pages() takes only one of page=, offset= and cursor=.")
+        check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
+        member, parameter = cursor if isinstance(cursor, tuple) else (cursor, None)
+        pages = PageList(given.get("page"), given.get("offset"), member, parameter)
+        url = session.client.build_request("GET", path, params=params).url
+        start = (url, "" if json is None else dumps(plain_json(json)))
+        counter = pages.page or pages.offset
+        if counter and counter not in _query(start):
+            start = _moved(start, counter, 1 if pages.page else 0)
+        self._session = session
         self._method = method
-        self._place: Place | None = start  # None after the last page
-        path = opened.recording.redactor.text(start[0].path)
-        self._title = f"{method} {path}"
-        self._call = f'pages("{path}"'
         self._pages = pages
+        self._place: Place | None = start  # None after the last page
+        shown = session.recording.redactor.text(url.path)
+        self._title = f"{method} {shown}"
+        self._call = f'pages("{shown}"'
         self._requested: set[Place] = set()
         # Why records may be missing, and what to do.
         self._problem = ""

@@ -838,9 +838,9 @@ class Session:
         >>> dm.frame(dm.pages("/v1/lists"))["addresses"].sum().item()
         168
         """
-        from .pages import pages
+        from .pages import Pages
 
-        return pages(
+        return Pages(
             self,
             path,
             params=params,

@@ -11,20 +11,20 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..cassettes import FileRecording, Recording
+from ..cassettes import Recording
 from ..cassettes.library import create
 from ..display import CONTROLS, plural
 from ..errors import DirectMailLabError
+from ..exchange.bodies import PICTURE_TYPES
 from ..exchange.operations import query_of
 from ..exchange.values import Interaction, Request, Response, media_type_of
 from ..questions.interaction_view import InteractionView
-from ..readings.reading import problem_of, reading_of
+from ..readings.reading import problem_of
 from ..tracebacks import warn_caller
 from . import audit
 
 _MAX_BYTES = 50_000_000
 _BODY_CHARACTERS = 100_000
-_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _STYLE = Path(__file__).with_suffix(".css")
 
 _PAGE = """\
@@ -94,8 +94,7 @@ def save_page(recording: Recording, target: str | Path) -> Path:
             f"{target} is the recording itself. A page would replace it, so nothing was written.",
             f"Choose another name, such as {target.stem}.html.",
         )
-    base_urls = recording.base_urls if isinstance(recording, FileRecording) else ()
-    search = audit.search_for([recording.base_url, *base_urls])
+    search = audit.search_for(recording.base_urls)
     interactions = list(recording)
     parts = [("the name", recording.title), *audit.parts_of_cassette(interactions)]
     audit.refuse_secrets(audit.secrets_in(parts, search))
@@ -142,7 +141,7 @@ def make_page(recording: Recording, interactions: Sequence[Interaction]) -> byte
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> str:
-    reading = reading_of(interaction, recording.path_of(interaction.request))
+    reading = recording.reading(number)
     at = interaction.recorded_at
     query = query_of(interaction.request.uri)
     view = InteractionView(
@@ -169,7 +168,7 @@ def _details(view: InteractionView) -> str:
         title, headers, body = map(html.escape, texts)
         parts += [f"<h2>{title}</h2>", f"<pre>{headers}</pre>"]
         media_type = media_type_of(message.headers)
-        if message.body and media_type in _IMAGE_TYPES:
+        if message.body and media_type in PICTURE_TYPES:
             data = b64encode(message.body).decode()
             parts.append(f'<img alt="The body" src="data:{media_type};base64,{data}">')
         elif body:

@@ -7,6 +7,7 @@ import sys
 import warnings
 from typing import Any, cast
 
+from ..display import RUN_FOR_FORM
 from ..errors import DirectMailLabError, naming_what_is_missing
 
 # What a browser shows without a kernel, the best first. A widget needs one, and a script is not
@@ -31,8 +32,6 @@ _ATTRIBUTES = {
     "table": ["border"],
 }
 _PROTOCOLS = ["data", "http", "https", "mailto"]
-# What a saved notebook has in place of the form, for whoever runs it.
-_FORM = "Run this cell to get the sign-in form."
 # nbconvert's page, without the addresses of MathJax, require.js, Mermaid and the widgets' scripts,
 # and with JupyterLab's dark theme where the reader prefers that. Pictures keep a light background,
 # for which charts are drawn.
@@ -105,7 +104,9 @@ def page_of(notebook: bytes, title: str, *, has_code: bool = True) -> bytes:
             ) from None
         for cell in () if has_code else read.cells:
             outputs = cell.get("outputs", ())
-            cell["outputs"] = [each for each in outputs if _FORM not in str(each.get("data"))]
+            cell["outputs"] = [
+                each for each in outputs if RUN_FOR_FORM not in str(each.get("data"))
+            ]
         page, _ = exporter.from_notebook_node(read, {"metadata": {"name": title}})
     return str(page).encode()
 

@@ -137,7 +137,7 @@ def share(
     check_number("timeout_s", timeout_s, least=1, kind=Real)
     if redact and not run:
         raise DirectMailLabError(
-            "The outputs that you saved cannot be redacted.", "Leave out run=False, or --no-run."
+            "The outputs that you saved cannot be redacted.", "Leave out --no-run."
         )
     target = Path(target)
     is_page = target.suffix.lower() == ".html"
@@ -157,11 +157,11 @@ def share(
     packed.add_pages(has_code=has_code)
     was_run = _RAN if run else _DID_NOT_RUN
     content = packed.page() if is_page else packed.zipped(target.stem, was_run)
-    personal = audit.personal_data(packed.notebook_parts({}) if is_page else packed.parts())
+    personal = audit.personal_data(_parts_of(packed.notebooks) if is_page else packed.parts())
     if personal:
         warnings.warn(
             f"{target.name} contains {personal}. To replace this in what is packed, and not in "
-            'your files: --redact personal, or redact=["personal"].',
+            "your files: --redact personal.",
             stacklevel=2,
         )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -248,8 +248,8 @@ class _Packed:
         if place.startswith(("/", "../")) or "\\" in place:
             raise DirectMailLabError(
                 f"{str(file)!r} leads out of what can be shared.",
-                "Put the cassette into a folder "
-                "named cassettes beside or above the notebook, and name it there.",
+                "Put the cassette into a folder named cassettes beside or above the notebook, and "
+                "name it there.",
             )
         # Compared as Windows and macOS do, where a reader may unpack the zip.
         for other in files:
@@ -260,15 +260,9 @@ class _Packed:
                 )
         files[place] = content
 
-    def notebook_parts(self, more: Mapping[str, bytes]) -> Iterator[Part]:
-        """Yield each part of the notebooks, and of ``more`` notebooks."""
-        for place, content in {**self.notebooks, **more}.items():
-            if place.endswith(".ipynb"):
-                yield from audit.parts_of_notebook(json.loads(content), place)
-
-    def parts(self, more: Mapping[str, bytes] | None = None) -> Iterator[Part]:
-        """Yield each part of the notebooks and the cassettes, and of ``more`` notebooks."""
-        yield from self.notebook_parts(more or {})
+    def parts(self) -> Iterator[Part]:
+        """Yield each part of the notebooks and the cassettes."""
+        yield from _parts_of(self.notebooks)
         for place, recording in self._recordings.items():
             yield from audit.parts_of_cassette(recording, f"{place}, ")
 
@@ -283,7 +277,7 @@ class _Packed:
         In a checkout, the author may have tried a tutorial of the wheel with a key.
         """
         search = self.search()
-        findings = list(audit.secrets_in(self.parts(more), search))
+        findings = list(audit.secrets_in(chain(self.parts(), _parts_of(more)), search))
         for place, content in {**self.files, **more}.items():
             if search.holds(place):
                 findings.append(audit.Finding("secret", "your API key", "the name of a file"))
@@ -357,6 +351,13 @@ class _Packed:
         packages = {name for module in modules for name in by_module.get(module, ())[:1]}
         pinned = sorted(f"{name}=={version(name)}" for name in packages)
         return "\n".join([f"./{WHEEL}", *pinned, ""])
+
+
+def _parts_of(notebooks: Mapping[str, bytes]) -> Iterator[Part]:
+    """Yield each part of these files that are notebooks."""
+    for place, content in notebooks.items():
+        if place.endswith(".ipynb"):
+            yield from audit.parts_of_notebook(json.loads(content), place)
 
 
 def _page_of(notebook: str) -> str:

@@ -22,7 +22,7 @@ from ..errors import DirectMailLabError, NotebookRunError, naming_what_is_missin
 from ..settings import LIVE_VARIABLE
 from .notebook_page import import_exporter, import_nbformat
 
-_NO_RUN = "To share it as it is: run=False, or --no-run."
+_NO_RUN = "To share it as it is: --no-run."
 _RECORD = (
     'Put record("tour") above it, and run the notebook once with your key. A reader without a '
     "key then replays the cassette."
@@ -33,7 +33,7 @@ _ADVICE = {
     "CredentialError": _RECORD,
     "CassetteNotFoundError": (
         "A name is looked up from the notebook's folder: record the cassette, or correct its name. "
-        "If the code computes its name, add the cassette: cassettes=[…], or --cassette."
+        "If the code computes its name, add the cassette: --cassette NAME."
     ),
     "NotRecordedError": (
         "Run the notebook once with your key and with record(…), so that the cassette contains "
@@ -149,7 +149,7 @@ def _run(path: Path, end: float, timeout_s: float) -> None:
     except CellTimeoutError:
         limit = plural(round(timeout_s), "second")
         what = f"still ran after {limit}."
-        advice = "For more time: timeout_s=…, or --timeout."
+        advice = "For more time: --timeout SECONDS."
     except (DeadKernelError, RuntimeError, CancelledError):  # the last after Ctrl-C
         what = "ended its kernel."
         advice = "It may need more memory."
