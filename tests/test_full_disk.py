@@ -136,6 +136,24 @@ def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
     assert not PART.exists()
 
 
+def test_a_full_disk_loses_nothing_while_a_credential_is_removed(live: Session) -> None:
+    """It was seen only after the response that repeats it. It is removed once there is room."""
+    token = "s3ss1on-0f-Ann-1"
+    live.record("tour")
+    live.get("/v1/lists", params={"note": token})
+    live.get("/v1/letters", headers={"X-Session-Token": token})
+    cassette = open_cassette(live)
+    assert cassette is not None
+    with no_disk():
+        cassette.fold()
+    live.me()
+    assert paths() == ["/v1/lists", "/v1/letters", "/v1/users/me"]
+    live.live()
+
+    assert token not in TOUR.read_text()
+    assert paths() == ["/v1/lists", "/v1/letters", "/v1/users/me"]
+
+
 def test_closing_a_session_on_a_full_disk_forgets_the_key(service: FaultyService) -> None:
     session = Session(service.base_url, ApiKey(service.api_key))
     session.record("tour")

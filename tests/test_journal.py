@@ -158,6 +158,25 @@ def test_a_journal_cut_at_any_byte_has_all_that_was_acknowledged(tmp_path: Path)
         assert known(copy) == [state for size, state in states if size <= length][-1]
 
 
+@pytest.mark.parametrize("file", ["tour.yaml", "tour.yaml.part"])
+def test_a_recording_may_end_while_a_reader_opens_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """The reader sees it whole, although the fold has replaced one file and removed the other."""
+    path = tmp_path / "tour.yaml"
+    cassette = opened(path)
+    cassette.record(answered(get("/1")))
+    really_open = Path.open
+
+    def open_late(self: Path, *args: Any) -> Any:
+        if self.name == file:
+            cassette.close()
+        return really_open(self, *args)
+
+    monkeypatch.setattr(Path, "open", open_late)
+    assert paths_in(path) == ["/1"]
+
+
 @given(
     st.binary(max_size=80)
     | st.lists(

@@ -141,15 +141,12 @@ class JournalWriter:
         self._about = about
         self._mode = mode
         self._synced_at = 0.0
-        patiently(lambda: path.unlink(missing_ok=True))
-        self._begin(path)
-
-    def _begin(self, path: Path) -> None:
-        # O_EXCL: never through a link that another process has made.
-        self._file = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, self._mode)
         self._places: dict[int, tuple[int, int]] = {}  # the start and size of each text
         self.size = 0
-        self._append(self._about, b"")
+        patiently(lambda: path.unlink(missing_ok=True))
+        # O_EXCL: never through a link that another process has made.
+        self._file = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, mode)
+        self._append(about, b"")
 
     def write(self, request: int, text: bytes, replaces: Iterable[str] = ()) -> None:
         """Write the text of an interaction, or none to remove it. A full disk changes nothing."""
@@ -177,18 +174,14 @@ class JournalWriter:
         except FileNotFoundError:
             return False
 
-    def rewrite(self, texts: Mapping[int, bytes]) -> None:
-        """Replace the journal by one with these texts."""
-        os.close(self._file)
+    def created_again(self) -> JournalWriter:
+        """Return a new journal of the same interactions: somebody has removed this one's folder."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = self._path.with_name(f"{self._path.name}.new")
-        new.unlink(missing_ok=True)
-        self._begin(new)
-        for number, text in texts.items():
-            self.write(number, text)
-        self.close()
-        patiently(lambda: new.replace(self._path))
-        self._file = os.open(self._path, _FLAGS)
+        new = JournalWriter(self._path, self._about, self._mode)
+        for number, text in self.texts().items():
+            new.write(number, text)
+        os.close(self._file)
+        return new
 
     def close(self) -> None:
         """Close the file, which stays."""

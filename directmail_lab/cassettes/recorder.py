@@ -379,8 +379,8 @@ class Recorder:
         is_current = self._is_folded and version_of(self._path) == self._version
         if self._journal is None or is_current:
             return
-        if not self._journal.is_in_place():  # somebody has removed its folder
-            self._journal.rewrite(self._journal.texts())
+        if not self._journal.is_in_place():
+            self._journal = self._journal.created_again()
         if version_of(self._path) != self._version:
             self._follow_change()
         if self.redactor.learned != self._learned:
@@ -416,15 +416,14 @@ class Recorder:
     def _redact_again(self) -> None:
         """Remove credentials that were seen only after an interaction was written."""
         assert self._journal is not None, "only then it is called"
-        self._learned = self.redactor.learned
-        before = self._journal.texts()
-        redacted = {}
-        for number, text in before.items():
+        learned = self.redactor.learned
+        for number, text in self._journal.texts().items():
             (interaction,) = read_interactions(text)
             new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
-            redacted[number] = new.encode()
-        if redacted != before:
-            self._journal.rewrite(redacted)
+            if new.encode() != text:
+                # The file may have the old text, by an earlier fold.
+                self._journal.write(number, new.encode(), [digest_of(text)])
+        self._learned = learned
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -445,18 +444,19 @@ class Recorder:
             return False
         self.closed = True
         with self._locks:
-            journal = self._journal
-            if journal is None:
+            if self._journal is None:
                 return False
             try:
-                is_kept = self._end(journal, ending or ("drop" if self._is_aside else "merge"))
+                is_kept = self._end(ending or ("drop" if self._is_aside else "merge"))
             finally:
-                journal.close()
+                self._journal.close()
             remove_journal(journal_of(self._path))
         return is_kept
 
-    def _end(self, journal: JournalWriter, ending: Ending) -> bool:
+    def _end(self, ending: Ending) -> bool:
         """Fold the recording as it ends, and return whether the cassette has something of it."""
+        journal = self._journal
+        assert journal is not None, "only then it is called"
         found = parse_journal(journal.data()).by_request if ending == "drop" else {}
         for number, each in found.items():
             if self._is_aside or each.response.failure:
