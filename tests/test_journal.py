@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -107,10 +108,10 @@ def test_a_fold_waits_for_a_write_on_its_way(tmp_path: Path) -> None:
         assert known(path) == [('{"to": "Ann"}', 201), ("/1", 200)]
 
 
-def test_a_large_recording_is_folded_only_at_its_end(
+def test_a_large_recording_is_folded_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for it at each cell."""
+    """Nobody waits for it at each cell. Its end folds it in any case."""
     monkeypatch.setattr("directmail_lab.cassettes.recorder._MOST_BYTES_FOLDED_AT_ONCE", 500)
     path = tmp_path / "tour.yaml"
     with opened(path) as cassette:
@@ -119,8 +120,15 @@ def test_a_large_recording_is_folded_only_at_its_end(
             cassette.fold()
         assert loaded_by_vcrpy(path) == 0
         assert len(read_cassette(path)) == 5
+        now = time.monotonic()
+        monkeypatch.setattr("time.monotonic", lambda: now + 61)
+        cassette.fold()
+        assert loaded_by_vcrpy(path) == 5
+        cassette.record(answered(get("/5")))
+        cassette.fold()
+        assert loaded_by_vcrpy(path) == 5
 
-    assert loaded_by_vcrpy(path) == 5
+    assert loaded_by_vcrpy(path) == 6
 
 
 # -- kills -----------------------------------------------------------------------------------------

@@ -302,7 +302,8 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     if ours is not None:
         journal = read_journal(path)
         more = [] if journal is None else journal.interactions
-        return [*ours.interactions, *more], ours.base_url
+        # After a fold, an interaction may be in both.
+        return list(dict.fromkeys([*ours.interactions, *more])), ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 

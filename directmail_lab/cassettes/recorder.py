@@ -8,6 +8,7 @@ cut off from it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -44,8 +45,9 @@ from .player import Attempts, Index
 Ending = Literal["merge", "replace", "drop"]
 
 _SPARE_BYTES = 1024**2
-# A fold of more takes longer than a tenth of a second, which nobody wants to wait at each cell.
+# A fold of more takes longer than a tenth of a second: nobody wants to wait for it at each cell.
 _MOST_BYTES_FOLDED_AT_ONCE = 8 * 1024**2
+_PAUSE_S = 60.0
 # To compare the shapes of two responses takes some 0.4 s for each megabyte.
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _runs: dict[Path, datetime] = {}
@@ -108,6 +110,7 @@ class Recorder:
         self._journal: JournalWriter | None = None
         self._in_flight: set[int] = set()
         self._is_folded = True
+        self._folded_at = time.monotonic()
         self._was_created = False
         # The responses of earlier runs with those that have replaced them in this cell.
         self._to_compare: list[tuple[Interaction, Interaction]] = []
@@ -368,10 +371,13 @@ class Recorder:
         return [] if self._journal is None else parse_journal(self._journal.data()).interactions
 
     def fold_after_cell(self) -> None:
-        """Fold at the end of a cell, unless that takes long, or a write is on its way."""
+        """Fold at the end of a cell, unless a write is on its way.
+
+        A fold that takes long waits until a minute after the last one.
+        """
         is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE
-        is_ready = not (self.closed or self._is_aside or self._is_forked)
-        if is_ready and not (is_large or self._in_flight):
+        waits = is_large and time.monotonic() - self._folded_at < _PAUSE_S
+        if not (waits or self._in_flight or self.closed or self._is_aside or self._is_forked):
             self.fold()
 
     def fold(self) -> None:
@@ -387,6 +393,7 @@ class Recorder:
             self._redact_again()
         self._replace_file(list(self._journal.texts().values()))
         self._is_folded = True
+        self._folded_at = time.monotonic()
 
     def _replace_file(self, texts: list[bytes]) -> None:
         kept = self._kept()
