@@ -120,16 +120,11 @@ class Recorder:
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path))
             fold_left_journal(self._path, redactor, notice)
-            self._begin(self._read(), redactor)
+            self._begin(_read(self._path), redactor)
             self._locks = locks.pop_all()
         self._learned = self.redactor.learned
         self._before = _runs.get(self._path)
         self._began = _runs[self._path] = datetime.now(UTC)
-
-    def _read(self) -> FileRecording:
-        if version_of(self._path) is None:
-            return FileRecording(self._path.stem, path=self._path)
-        return read_file(self._path)
 
     def _begin(self, recording: FileRecording, redactor: Redactor) -> None:
         """Begin to count from the cassette's file as it is."""
@@ -347,7 +342,7 @@ class Recorder:
         """Return the recording so far; of one that stands aside, only what is new."""
         if self.closed:
             is_there = version_of(self._path) is not None
-            return read_cassette(self._path) if is_there else self._read()
+            return read_cassette(self._path) if is_there else _read(self._path)
         kept = [] if self._is_aside else self._kept()
         new = self._new()
         metadata = {**self.recording.metadata, **self._addresses(kept, has_new=bool(new))}
@@ -411,7 +406,7 @@ class Recorder:
         """Add the whole recording to a file that another program has changed."""
         own = self._new()
         known = set(own)
-        recording = self._read()
+        recording = _read(self._path)
         others = [each for each in recording.interactions if each not in known]
         self._begin(replace(recording, interactions=others), self.redactor)
         for each in own if self._updates else ():
@@ -481,6 +476,11 @@ class Recorder:
         return is_kept
 
 
+def _read(path: Path) -> FileRecording:
+    """Return the recording in a file; an empty one if there is no file."""
+    return FileRecording(path.stem, path=path) if version_of(path) is None else read_file(path)
+
+
 def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], object]) -> None:
     """Fold the journal that a kill has left beside a locked cassette.
 
@@ -490,9 +490,7 @@ def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], ob
     if journal is None:
         return
     if not journal.is_aside:
-        recording = FileRecording(path.stem, path=path)
-        if version_of(path) is not None:
-            recording = read_file(path)
+        recording = _read(path)
         joined = join(recording, journal)
         redactor = redactor.extended(recording.redact)
         write_cassette(
