@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cassette_samples import answered, opened, recorded
 
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import Policy, read_cassette
 from directmail_lab.cassettes.library import create
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, NotConnectedError
@@ -152,6 +153,19 @@ def test_a_full_disk_loses_nothing_while_a_credential_is_removed(live: Session) 
 
     assert token not in TOUR.read_text()
     assert paths() == ["/v1/lists", "/v1/letters", "/v1/users/me"]
+
+
+def test_a_recording_of_a_test_that_cannot_be_written_is_an_error() -> None:
+    """The old one stays. Nobody reads the journal of a recording that stands aside."""
+    recorded(TOUR, answered(body="old"))
+    cassette = opened(TOUR, "all", policy=Policy(aside=True))
+    cassette.record(answered(body="new"))
+    with no_disk(), pytest.raises(CassetteError, match=r"could not be written .*Make room"):
+        cassette.close("merge")
+
+    with opened(TOUR) as again:
+        assert [each.response.body for each in again.recording()] == [b"old"]
+    assert not PART.exists()
 
 
 def test_closing_a_session_on_a_full_disk_forgets_the_key(service: FaultyService) -> None:
