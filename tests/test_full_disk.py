@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cassette_samples import answered, opened, recorded
 
-from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes import Policy, read_cassette
 from directmail_lab.cassettes.library import create
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, NotConnectedError
@@ -133,6 +134,37 @@ def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
     live.live()
 
     assert len(read_cassette(TOUR)) == 2
+    assert not PART.exists()
+
+
+def test_a_full_disk_loses_nothing_while_a_credential_is_removed(live: Session) -> None:
+    """It was seen only after the response that repeats it. It is removed once there is room."""
+    token = "s3ss1on-0f-Ann-1"
+    live.record("tour")
+    live.get("/v1/lists", params={"note": token})
+    live.get("/v1/letters", headers={"X-Session-Token": token})
+    cassette = open_cassette(live)
+    assert cassette is not None
+    with no_disk():
+        cassette.fold()
+    live.me()
+    assert paths() == ["/v1/lists", "/v1/letters", "/v1/users/me"]
+    live.live()
+
+    assert token not in TOUR.read_text()
+    assert paths() == ["/v1/lists", "/v1/letters", "/v1/users/me"]
+
+
+def test_a_recording_of_a_test_that_cannot_be_written_is_an_error() -> None:
+    """The old one stays. Nobody reads the journal of a recording that stands aside."""
+    recorded(TOUR, answered(body="old"))
+    cassette = opened(TOUR, "all", policy=Policy(aside=True))
+    cassette.record(answered(body="new"))
+    with no_disk(), pytest.raises(CassetteError, match=r"could not be written .*Make room"):
+        cassette.close("merge")
+
+    with opened(TOUR) as again:
+        assert [each.response.body for each in again.recording()] == [b"old"]
     assert not PART.exists()
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -107,10 +108,10 @@ def test_a_fold_waits_for_a_write_on_its_way(tmp_path: Path) -> None:
         assert known(path) == [('{"to": "Ann"}', 201), ("/1", 200)]
 
 
-def test_a_large_recording_is_folded_only_at_its_end(
+def test_a_large_recording_is_folded_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for it at each cell."""
+    """Nobody waits for it at each cell. Its end folds it in any case."""
     monkeypatch.setattr("directmail_lab.cassettes.recorder._MOST_BYTES_FOLDED_AT_ONCE", 500)
     path = tmp_path / "tour.yaml"
     with opened(path) as cassette:
@@ -119,8 +120,15 @@ def test_a_large_recording_is_folded_only_at_its_end(
             cassette.fold()
         assert loaded_by_vcrpy(path) == 0
         assert len(read_cassette(path)) == 5
+        now = time.monotonic()
+        monkeypatch.setattr("time.monotonic", lambda: now + 61)
+        cassette.fold()
+        assert loaded_by_vcrpy(path) == 5
+        cassette.record(answered(get("/5")))
+        cassette.fold()
+        assert loaded_by_vcrpy(path) == 5
 
-    assert loaded_by_vcrpy(path) == 5
+    assert loaded_by_vcrpy(path) == 6
 
 
 # -- kills -----------------------------------------------------------------------------------------
@@ -156,6 +164,25 @@ def test_a_journal_cut_at_any_byte_has_all_that_was_acknowledged(tmp_path: Path)
     for length in range(len(whole)):
         journal_of(copy).write_bytes(whole[:length])
         assert known(copy) == [state for size, state in states if size <= length][-1]
+
+
+@pytest.mark.parametrize("file", ["tour.yaml", "tour.yaml.part"])
+def test_a_recording_may_end_while_a_reader_opens_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """The reader sees it whole, although the fold has replaced one file and removed the other."""
+    path = tmp_path / "tour.yaml"
+    cassette = opened(path)
+    cassette.record(answered(get("/1")))
+    really_open = Path.open
+
+    def open_late(self: Path, *args: Any) -> Any:
+        if self.name == file:
+            cassette.close()
+        return really_open(self, *args)
+
+    monkeypatch.setattr(Path, "open", open_late)
+    assert paths_in(path) == ["/1"]
 
 
 @given(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
-from cassette_samples import BASE_URL, answered, get, recorded as write_cassette, theirs
+from cassette_samples import BASE_URL, answered, get, opened, recorded as write_cassette, theirs
 from IPython.core.ultratb import VerboseTB
 from key_search import traces
 from marks import rest_slow
@@ -207,6 +207,17 @@ def test_a_cassette_is_searched_in_every_part(recorded: Interaction, found: str)
     expected = [f"{path}, interaction 1, {found}"] if found else []
 
     assert list(map(str, audit(path)))[:1] == expected
+
+
+def test_a_cassette_that_is_being_recorded_is_searched_once(tmp_path: Path) -> None:
+    """Between two cells of a notebook, its journal has no more than the file."""
+    path = tmp_path / "tour.yaml"
+    with opened(path) as cassette:
+        cassette.record(answered(get(), '{"note": "ann@corp.com"}'))
+        assert len(audit(path)) == 1
+        cassette.fold()
+
+        assert len(audit(path)) == 1
 
 
 def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> None:

@@ -534,16 +534,24 @@ class Cassette:
             ``"drop"`` drops the new ones; of another recording, only the failures.
 
         If the file cannot be written, a notice says so, and the recording stays in its journal.
+
+        Raises
+        ------
+        CassetteError
+            A recording ``aside`` could not be written: nobody reads its journal.
         """
         if self._recorder is None or (self._aside and ending is None):
             return
         with self._lock:
             _end_open(self._open, is_last=False)
+            was_aside = self._aside
             self._aside = False  # if the recording goes on, it adds to what is in place then
             has_recorded = False
             try:
                 has_recorded = self._recorder.close(ending)
             except (OSError, CassetteError) as error:
+                if was_aside:
+                    raise self._not_written(error) from None
                 self._say_not_folded(error)
             self._recorder.say_new_shapes()
         self._say_counts()
@@ -636,7 +644,9 @@ class Cassette:
         _fold_after_cells(self)
         return recorder
 
-    def _not_written(self, error: OSError, what_now: str = "") -> CassetteError:
+    def _not_written(self, error: OSError | CassetteError, what_now: str = "") -> CassetteError:
+        if isinstance(error, CassetteError):
+            return error
         advice = "Make room on the disk, or set DIRECTMAIL_CASSETTES to another folder."
         if isinstance(error, PermissionError):
             advice = f"Close {self.path} in other programs, or record to a folder of your own."

@@ -122,7 +122,10 @@ def read_file(path: Path) -> FileRecording:
     CassetteFormatError
         It is not a cassette, is not safe to load, or is too large.
     """
-    data, version = _read_bytes(path)
+    try:
+        data, version = _read_bytes(path)
+    except FileNotFoundError as error:
+        raise _unreadable(path, error) from None
     return replace(parse_cassette(data, path), version=version)
 
 
@@ -141,8 +144,9 @@ def read_cassette(path: Path) -> FileRecording:
 
 def read_journal(path: Path) -> Journal | None:
     """Return what the journal of a cassette adds to it; None if there is no journal."""
-    file = journal_of(path)
-    return None if version_of(file) is None else parse_journal(_read_bytes(file)[0])
+    with suppress(FileNotFoundError):  # its recording may end just now
+        return parse_journal(_read_bytes(journal_of(path))[0])
+    return None
 
 
 def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> FileRecording:
@@ -209,17 +213,26 @@ def parse_cassette(data: bytes, path: Path) -> FileRecording:
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
-    """Return the bytes of a file of at most 256 MB, and its version before they were read."""
+    """Return the bytes of a file of at most 256 MB, and its version before they were read.
+
+    `FileNotFoundError` is the only error of the system that it raises.
+    """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(path.stat().st_mode):
             raise CassetteFormatError(f"{path} is not a file, so it is not a cassette.")
-        _check_size(status.st_size, path)
         with path.open("rb") as file:
+            status = os.fstat(file.fileno())  # of this file: a fold may have replaced the other
+            _check_size(status.st_size, path)
             return file.read(status.st_size), version_of(status)
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a path"
-        raise CassetteError(f"Cannot read cassette {path} ({reason}).") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> CassetteError:
+    reason = error.strerror if isinstance(error, OSError) else "not a path"
+    return CassetteError(f"Cannot read cassette {path} ({reason}).")
 
 
 def _check_size(size: int, path: Path) -> None:
@@ -289,7 +302,8 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
     if ours is not None:
         journal = read_journal(path)
         more = [] if journal is None else journal.interactions
-        return [*ours.interactions, *more], ours.base_url
+        # After a fold, an interaction may be in both.
+        return list(dict.fromkeys([*ours.interactions, *more])), ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)
     return interactions, _about(metadata, interactions, path)[1]
 

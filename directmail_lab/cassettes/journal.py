@@ -141,34 +141,35 @@ class JournalWriter:
         self._about = about
         self._mode = mode
         self._synced_at = 0.0
-        patiently(lambda: path.unlink(missing_ok=True))
-        self._begin(path)
-
-    def _begin(self, path: Path) -> None:
-        # O_EXCL: never through a link that another process has made.
-        self._file = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, self._mode)
-        self._places: dict[int, tuple[int, int]] = {}  # the start and size of each text
         self.size = 0
-        self._append(self._about, b"")
+        patiently(lambda: path.unlink(missing_ok=True))
+        # O_EXCL: never through a link that another process has made.
+        self._file = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, mode)
+        self._append(about, b"")
 
     def write(self, request: int, text: bytes, replaces: Iterable[str] = ()) -> None:
         """Write the text of an interaction, or none to remove it. A full disk changes nothing."""
         about = {"request": request, "size": len(text), "replaces": list(replaces)}
         self._append(about, text)
-        self._places.pop(request, None)
-        if text:
-            self._places[request] = self.size - len(text), len(text)
         if time.monotonic() - self._synced_at >= _FSYNC_EVERY_S:
             self._synced_at = time.monotonic()
             os.fsync(self._file)
 
     def texts(self) -> dict[int, bytes]:
         """Return the texts of the interactions, in the order in which their requests began."""
-        return {number: self._read(*self._places[number]) for number in sorted(self._places)}
+        texts = {about.get("request", 0): text for about, text in _records(self.data())}
+        return {number: texts[number] for number in sorted(texts) if texts[number]}
 
     def data(self) -> bytes:
         """Return the whole journal."""
-        return self._read(0, self.size)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        left = self.size
+        parts = []
+        while left:
+            part = os.read(self._file, left)
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
 
     def is_in_place(self) -> bool:
         """Return whether the file is still where it was created: its folder may be removed."""
@@ -177,18 +178,14 @@ class JournalWriter:
         except FileNotFoundError:
             return False
 
-    def rewrite(self, texts: Mapping[int, bytes]) -> None:
-        """Replace the journal by one with these texts."""
-        os.close(self._file)
+    def created_again(self) -> JournalWriter:
+        """Return a new journal of the same interactions: somebody has removed this one's folder."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = self._path.with_name(f"{self._path.name}.new")
-        new.unlink(missing_ok=True)
-        self._begin(new)
-        for number, text in texts.items():
-            self.write(number, text)
-        self.close()
-        patiently(lambda: new.replace(self._path))
-        self._file = os.open(self._path, _FLAGS)
+        new = JournalWriter(self._path, self._about, self._mode)
+        for number, text in self.texts().items():
+            new.write(number, text)
+        os.close(self._file)
+        return new
 
     def close(self) -> None:
         """Close the file, which stays."""
@@ -204,12 +201,3 @@ class JournalWriter:
         while left:
             left = left[os.write(self._file, left) :]
         self.size += len(record)
-
-    def _read(self, start: int, size: int) -> bytes:
-        os.lseek(self._file, start, os.SEEK_SET)
-        parts = []
-        while size:
-            part = os.read(self._file, size)
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)

@@ -28,9 +28,6 @@ from ..exchange.values import (
 NO_RESPONSE_STATUS = 599
 """The status in a file if no response came, for vcrpy; ``no_response:`` says so to our readers."""
 
-Address = tuple[str, str]
-"""The method and the whole address of a request."""
-
 
 # A recording's metadata is under `recording`, not `metadata`: with the latter vcrpy's loader
 # returns three values instead of two, and pytest-recording (0.14) fails on that.

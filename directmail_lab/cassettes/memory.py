@@ -21,7 +21,6 @@ from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, ResetUnit, ResetUnitInference, UnitName
 from ..redaction import Redactor
 from .files import FileRecording
-from .layout import Address
 from .recording import Recording
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class SessionRecording(Recording):
         self.is_replay = file is not None
         self._file = file
         # A replay keeps the cassette's name, the number there, the sent address and the attempt.
-        self._played: list[tuple[str, int, Address, int]] = []
+        self._played: list[tuple[str, int, tuple[str, str], int]] = []
         self.redactor = Redactor()
         self._readings: list[Reading] = []
         self._exchanges: dict[int, RawInteraction] = {}
@@ -252,7 +251,7 @@ class SessionRecording(Recording):
         return exchange is not None and exchange.body is not None
 
 
-def _as_sent(played: Interaction, address: Address, attempt: int) -> Interaction:
+def _as_sent(played: Interaction, address: tuple[str, str], attempt: int) -> Interaction:
     """Return a played interaction with the method and address of the request that was sent."""
     request = replace(played.request, method=address[0], uri=address[1])
     return replace(played, request=request, attempt=attempt)

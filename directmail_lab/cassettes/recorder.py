@@ -8,6 +8,7 @@ cut off from it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -44,8 +45,9 @@ from .player import Attempts, Index
 Ending = Literal["merge", "replace", "drop"]
 
 _SPARE_BYTES = 1024**2
-# A fold of more takes longer than a tenth of a second, which nobody wants to wait at each cell.
+# A fold of more takes longer than a tenth of a second: nobody wants to wait for it at each cell.
 _MOST_BYTES_FOLDED_AT_ONCE = 8 * 1024**2
+_PAUSE_S = 60.0
 # To compare the shapes of two responses takes some 0.4 s for each megabyte.
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _runs: dict[Path, datetime] = {}
@@ -108,6 +110,7 @@ class Recorder:
         self._journal: JournalWriter | None = None
         self._in_flight: set[int] = set()
         self._is_folded = True
+        self._folded_at = time.monotonic()
         self._was_created = False
         # The responses of earlier runs with those that have replaced them in this cell.
         self._to_compare: list[tuple[Interaction, Interaction]] = []
@@ -117,16 +120,11 @@ class Recorder:
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path))
             fold_left_journal(self._path, redactor, notice)
-            self._begin(self._read(), redactor)
+            self._begin(_read(self._path), redactor)
             self._locks = locks.pop_all()
         self._learned = self.redactor.learned
         self._before = _runs.get(self._path)
         self._began = _runs[self._path] = datetime.now(UTC)
-
-    def _read(self) -> FileRecording:
-        if version_of(self._path) is None:
-            return FileRecording(self._path.stem, path=self._path)
-        return read_file(self._path)
 
     def _begin(self, recording: FileRecording, redactor: Redactor) -> None:
         """Begin to count from the cassette's file as it is."""
@@ -344,7 +342,7 @@ class Recorder:
         """Return the recording so far; of one that stands aside, only what is new."""
         if self.closed:
             is_there = version_of(self._path) is not None
-            return read_cassette(self._path) if is_there else self._read()
+            return read_cassette(self._path) if is_there else _read(self._path)
         kept = [] if self._is_aside else self._kept()
         new = self._new()
         metadata = {**self.recording.metadata, **self._addresses(kept, has_new=bool(new))}
@@ -368,10 +366,13 @@ class Recorder:
         return [] if self._journal is None else parse_journal(self._journal.data()).interactions
 
     def fold_after_cell(self) -> None:
-        """Fold at the end of a cell, unless that takes long, or a write is on its way."""
+        """Fold at the end of a cell, unless a write is on its way.
+
+        A fold that takes long waits until a minute after the last one.
+        """
         is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE
-        is_ready = not (self.closed or self._is_aside or self._is_forked)
-        if is_ready and not (is_large or self._in_flight):
+        waits = is_large and time.monotonic() - self._folded_at < _PAUSE_S
+        if not (waits or self._in_flight or self.closed or self._is_aside or self._is_forked):
             self.fold()
 
     def fold(self) -> None:
@@ -379,14 +380,15 @@ class Recorder:
         is_current = self._is_folded and version_of(self._path) == self._version
         if self._journal is None or is_current:
             return
-        if not self._journal.is_in_place():  # somebody has removed its folder
-            self._journal.rewrite(self._journal.texts())
+        if not self._journal.is_in_place():
+            self._journal = self._journal.created_again()
         if version_of(self._path) != self._version:
             self._follow_change()
         if self.redactor.learned != self._learned:
             self._redact_again()
         self._replace_file(list(self._journal.texts().values()))
         self._is_folded = True
+        self._folded_at = time.monotonic()
 
     def _replace_file(self, texts: list[bytes]) -> None:
         kept = self._kept()
@@ -404,7 +406,7 @@ class Recorder:
         """Add the whole recording to a file that another program has changed."""
         own = self._new()
         known = set(own)
-        recording = self._read()
+        recording = _read(self._path)
         others = [each for each in recording.interactions if each not in known]
         self._begin(replace(recording, interactions=others), self.redactor)
         for each in own if self._updates else ():
@@ -416,15 +418,14 @@ class Recorder:
     def _redact_again(self) -> None:
         """Remove credentials that were seen only after an interaction was written."""
         assert self._journal is not None, "only then it is called"
-        self._learned = self.redactor.learned
-        before = self._journal.texts()
-        redacted = {}
-        for number, text in before.items():
+        learned = self.redactor.learned
+        for number, text in self._journal.texts().items():
             (interaction,) = read_interactions(text)
             new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
-            redacted[number] = new.encode()
-        if redacted != before:
-            self._journal.rewrite(redacted)
+            if new.encode() != text:
+                # The file may have the old text, by an earlier fold.
+                self._journal.write(number, new.encode(), [digest_of(text)])
+        self._learned = learned
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -445,18 +446,19 @@ class Recorder:
             return False
         self.closed = True
         with self._locks:
-            journal = self._journal
-            if journal is None:
+            if self._journal is None:
                 return False
             try:
-                is_kept = self._end(journal, ending or ("drop" if self._is_aside else "merge"))
+                is_kept = self._end(ending or ("drop" if self._is_aside else "merge"))
             finally:
-                journal.close()
+                self._journal.close()
             remove_journal(journal_of(self._path))
         return is_kept
 
-    def _end(self, journal: JournalWriter, ending: Ending) -> bool:
+    def _end(self, ending: Ending) -> bool:
         """Fold the recording as it ends, and return whether the cassette has something of it."""
+        journal = self._journal
+        assert journal is not None, "only then it is called"
         found = parse_journal(journal.data()).by_request if ending == "drop" else {}
         for number, each in found.items():
             if self._is_aside or each.response.failure:
@@ -474,6 +476,11 @@ class Recorder:
         return is_kept
 
 
+def _read(path: Path) -> FileRecording:
+    """Return the recording in a file; an empty one if there is no file."""
+    return FileRecording(path.stem, path=path) if version_of(path) is None else read_file(path)
+
+
 def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], object]) -> None:
     """Fold the journal that a kill has left beside a locked cassette.
 
@@ -483,9 +490,7 @@ def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], ob
     if journal is None:
         return
     if not journal.is_aside:
-        recording = FileRecording(path.stem, path=path)
-        if version_of(path) is not None:
-            recording = read_file(path)
+        recording = _read(path)
         joined = join(recording, journal)
         redactor = redactor.extended(recording.redact)
         write_cassette(
