@@ -300,9 +300,11 @@ class Recorder:
 
     def _replaced_by(self, new: Interaction) -> list[int]:
         """Return the indexes of what a new interaction replaces: see `fails` and `may_be_done`."""
-        is_refused = is_write(new.request) and not may_be_done(new.response)
         old = self._earlier(new.request)
-        if not old or (old[0], new.is_fallback, is_refused) in self._replaced:
+        if not old:
+            return []
+        is_refused = is_write(new.request) and not may_be_done(new.response)
+        if (old[0], new.is_fallback, is_refused) in self._replaced:
             return []
         self._replaced.add((old[0], new.is_fallback, is_refused))
         found: list[int] = []
