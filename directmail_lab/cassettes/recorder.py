@@ -144,8 +144,27 @@ class Recorder:
 
     # -- write -------------------------------------------------------------------------------------
 
-    def start(self) -> Begun:
-        """Note that a request begins: responses are recorded in the order of their requests."""
+    def start(self, method: str) -> Begun:
+        """Note that a request begins: responses are recorded in the order of their requests.
+
+        Raises
+        ------
+        CassetteError
+            It cannot be recorded, so it must not be sent.
+        """
+        if os.getpid() != self._process:
+            raise CassetteError(
+                f"This process was forked while cassette {self._path.stem!r} was recorded, and "
+                f"cannot add to it. The {method} was not sent.",
+                "Send it in the process that records, or start this one with "
+                'multiprocessing.set_start_method("spawn") and its own session.',
+            )
+        if self._size > MAX_FILE_BYTES - _SPARE_BYTES:
+            raise CassetteError(
+                f"Cassette {self._path.stem!r} would have more than {MAX_FILE_BYTES:,} bytes. "
+                "Nothing was sent.",
+                "Record under another name.",
+            )
         return Begun(self, next(self._numbers))
 
     def begin(self, begun: Begun, interaction: Interaction) -> None:
@@ -161,7 +180,7 @@ class Recorder:
 
         It replaces the write that was ``begun``. Returns None after the recording has ended.
         """
-        if self._is_forked:
+        if os.getpid() != self._process:  # a forked child
             return None
         if self.closed:
             self._notice(
@@ -187,7 +206,8 @@ class Recorder:
             raise
         self._kept_bytes -= sum(map(len, replaced))
         self._dropped.update(drops)
-        self._note_replaced([interactions[index] for index in drops], written)
+        if drops:
+            self._note_replaced([interactions[index] for index in drops], written)
         self._in_flight.discard(number)
         begun.recorder, begun.number, begun.written = self, number, written
         return written
@@ -255,32 +275,10 @@ class Recorder:
             self._path.stat().st_mode & 0o777,
         )
 
-    # -- refuse ------------------------------------------------------------------------------------
-
     @property
     def _size(self) -> int:
         """How many bytes the cassette may have once it is folded."""
         return self._kept_bytes + (0 if self._journal is None else self._journal.size)
-
-    @property
-    def _is_forked(self) -> bool:
-        return os.getpid() != self._process
-
-    def refuse(self, method: str) -> None:
-        """Raise `CassetteError` if a request cannot be recorded, so that it is not sent."""
-        if self._is_forked:
-            raise CassetteError(
-                f"This process was forked while cassette {self._path.stem!r} was recorded, and "
-                f"cannot add to it. The {method} was not sent.",
-                "Send it in the process that records, or start this one with "
-                'multiprocessing.set_start_method("spawn") and its own session.',
-            )
-        if self._size > MAX_FILE_BYTES - _SPARE_BYTES:
-            raise CassetteError(
-                f"Cassette {self._path.stem!r} would have more than {MAX_FILE_BYTES:,} bytes. "
-                "Nothing was sent.",
-                "Record under another name.",
-            )
 
     # -- earlier runs ------------------------------------------------------------------------------
 
@@ -372,7 +370,7 @@ class Recorder:
     def fold_after_cell(self) -> None:
         """Fold at the end of a cell, unless that takes long, or a write is on its way."""
         is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE
-        is_ready = not (self.closed or self._is_aside or self._is_forked)
+        is_ready = not self.closed and not self._is_aside and os.getpid() == self._process
         if is_ready and not (is_large or self._in_flight):
             self.fold()
 
@@ -443,7 +441,7 @@ class Recorder:
             ``"drop"`` drops a recording that stands aside, or else its failures. By default, what
             stands aside is dropped: nobody said that it succeeded.
         """
-        if self.closed or self._is_forked:
+        if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
         with self._locks:

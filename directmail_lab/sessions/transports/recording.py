@@ -84,7 +84,9 @@ class _Exchange:
         self._request = request
         self._started = transport.timer()
         cassette = transport.cassette
-        self._begun: Begun | None = None if cassette is None else cassette.start()
+        self._begun: Begun | None = None
+        if cassette is not None:
+            self._begun = cassette.start(request.method)
         self._call = call_of(request)
         self._attempt = self._call.recorded + 1
         self._sent: Request | None = None
