@@ -330,7 +330,7 @@ def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path: 
     subprocess.run(["sh", "-e"], input=_AS_A_COMPANY, text=True, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("server.pem", "server.key")
-    inherited = {name: value for name, value in os.environ.items() if name != "SSL_CERT_DIR"}
+    inherited = {name: value for name, value in os.environ.items() if name != "SSL_CERT_FILE"}
 
     def called(*named: str, **variables: str) -> str:
         arguments = [sys.executable, "-c", _CALLS, address, *named]

@@ -280,7 +280,6 @@ class Cassette:
                 refusal = player.refusal(request, is_played=is_played)
                 self.policy.on_unmatched(refusal)
                 raise refusal
-            self._recorder.refuse(request.method)
             return []
         if self.policy.warns_of_writes and is_write(request):
             recorded = f"{self.name!r}{self._recording.recorded_note}"
@@ -294,11 +293,6 @@ class Cassette:
             self.policy.on_unmatched(failure)
             raise failure
         return played
-
-    def refuse(self, method: str) -> None:
-        """Raise `CassetteError` if a request cannot be recorded, so that it is not sent."""
-        if self._recorder is not None:
-            self._recorder.refuse(method)
 
     def note_end(self, played: Played) -> None:
         """Say that a replay was read to the end of a body whose recording stopped before it."""
@@ -336,10 +330,16 @@ class Cassette:
                 return False
             return not self._player.played[attempts[0]]
 
-    def start(self) -> Begun:
-        """Note that a request begins. Its response gets its place by this, whenever it comes."""
+    def start(self, method: str) -> Begun:
+        """Note that a request begins. Its response gets its place by this, whenever it comes.
+
+        Raises
+        ------
+        CassetteError
+            It cannot be recorded, so it must not be sent.
+        """
         assert self._recorder is not None, "only a recording sends"
-        return self._recorder.start()
+        return self._recorder.start(method)
 
     def begin(
         self, request: Request, at: datetime, *, begun: Begun | None = None, attempt: int = 1
@@ -355,14 +355,13 @@ class Cassette:
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        self.refuse(request.method)
-        begun = begun or self.start()
+        begun = begun or self.start(request.method)
         interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
             return begun
         with self._recorder_of_now() as recorder:
             if begun.recorder is not recorder:
-                begun.recorder, begun.number = recorder, recorder.start().number
+                begun.recorder, begun.number = recorder, recorder.start(request.method).number
             try:
                 recorder.begin(begun, interaction)
             except OSError as error:
@@ -394,7 +393,7 @@ class Cassette:
             )
         with self._lock:
             self._counts["sent"] += begun is not None
-        begun = begun or self.start()
+        begun = begun or self.start(interaction.request.method)
         self._open.pop(begun, None)
         changed = self._as_recorded(interaction)
         if changed is None:

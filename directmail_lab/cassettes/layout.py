@@ -57,6 +57,14 @@ def interaction_text(interaction: Interaction) -> str:
     request = interaction.request
     response = interaction.response
     status = response.status
+    at = "null"
+    if interaction.recorded_at is not None:
+        utc = interaction.recorded_at.astimezone(UTC)
+        at = f'"{utc.isoformat(timespec="microseconds")[:-6]}Z"'
+    seconds = "null"
+    if interaction.elapsed_s is not None:
+        # YAML 1.1 reads 5e-05 as text, so no exponent is written; a microsecond is precise enough.
+        seconds = f"{interaction.elapsed_s:.6f}"
     marks = ""
     if interaction.attempt > 1:
         marks += f"  attempt: {interaction.attempt}\n"
@@ -69,8 +77,8 @@ def interaction_text(interaction: Interaction) -> str:
     if response.incomplete:
         incomplete = f', "incomplete": {_quoted(response.incomplete)}'
     return _one_line(
-        f"- recorded_at: {_time(interaction.recorded_at)}\n"
-        f"  elapsed_s: {_seconds(interaction.elapsed_s)}\n{marks}"
+        f"- recorded_at: {at}\n"
+        f"  elapsed_s: {seconds}\n{marks}"
         f'  request: {{"method": {_quoted(request.method)}, "uri": {_quoted(request.uri)}, '
         f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}\n'
         f'  response: {{"status": {{"code": {status}, "message": '
@@ -193,14 +201,3 @@ def _one_line(text: str) -> str:
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
     return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
-
-
-def _time(at: datetime | None) -> str:
-    if at is None:
-        return "null"
-    return f'"{at.astimezone(UTC).isoformat(timespec="microseconds")[:-6]}Z"'
-
-
-def _seconds(elapsed_s: float | None) -> str:
-    # YAML 1.1 reads 5e-05 as text, so no exponent is written; a microsecond is precise enough.
-    return "null" if elapsed_s is None else f"{elapsed_s:.6f}"

@@ -101,7 +101,9 @@ class SessionRecording(Recording):
         """Keep a response, and return its number."""
         with self._lock:
             number = len(self._readings) + 1
-            self._keep(number, exchange)
+            if not self._is_redacted:
+                self._exchanges[number] = exchange
+                self._kept_bytes += _size(exchange)
             # Last, since the number of readings is the number of interactions for other threads.
             self._readings.append(reading)
         if exchange.body is not None:
@@ -139,9 +141,9 @@ class SessionRecording(Recording):
             if changes:
                 self._readings[number - 1] = self._readings[number - 1]._replace(**changes)
             exchange = self._exchanges.pop(number, None)
-            if exchange is not None:
-                self._kept_bytes -= _size(exchange)
-                self._keep(number, exchange._replace(body=body))
+            if exchange is not None and not self._is_redacted:
+                self._exchanges[number] = exchange._replace(body=body)
+                self._kept_bytes += len(body)
         self._drop_oldest()
 
     def redact_for_good(self) -> None:
@@ -157,12 +159,6 @@ class SessionRecording(Recording):
                 has_body = self.has_bodies(number)
                 self._exchanges[number] = _as_raw(redacted, has_body=has_body)
             self.redactor = Redactor()
-
-    def _keep(self, number: int, exchange: RawInteraction) -> None:
-        if self._is_redacted:
-            return
-        self._exchanges[number] = exchange
-        self._kept_bytes += _size(exchange)
 
     def _drop_oldest(self) -> None:
         """Drop the oldest messages until 64 MB are left."""

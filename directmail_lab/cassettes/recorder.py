@@ -142,8 +142,27 @@ class Recorder:
 
     # -- write -------------------------------------------------------------------------------------
 
-    def start(self) -> Begun:
-        """Note that a request begins: responses are recorded in the order of their requests."""
+    def start(self, method: str) -> Begun:
+        """Note that a request begins: responses are recorded in the order of their requests.
+
+        Raises
+        ------
+        CassetteError
+            It cannot be recorded, so it must not be sent.
+        """
+        if os.getpid() != self._process:
+            raise CassetteError(
+                f"This process was forked while cassette {self._path.stem!r} was recorded, and "
+                f"cannot add to it. The {method} was not sent.",
+                "Send it in the process that records, or start this one with "
+                'multiprocessing.set_start_method("spawn") and its own session.',
+            )
+        if self._size > MAX_FILE_BYTES - _SPARE_BYTES:
+            raise CassetteError(
+                f"Cassette {self._path.stem!r} would have more than {MAX_FILE_BYTES:,} bytes. "
+                "Nothing was sent.",
+                "Record under another name.",
+            )
         return Begun(self, next(self._numbers))
 
     def begin(self, begun: Begun, interaction: Interaction) -> None:
@@ -159,7 +178,7 @@ class Recorder:
 
         It replaces the write that was ``begun``. Returns None after the recording has ended.
         """
-        if self._is_forked:
+        if os.getpid() != self._process:  # a forked child
             return None
         if self.closed:
             self._notice(
@@ -185,7 +204,8 @@ class Recorder:
             raise
         self._kept_bytes -= sum(map(len, replaced))
         self._dropped.update(drops)
-        self._note_replaced([interactions[index] for index in drops], written)
+        if drops:
+            self._note_replaced([interactions[index] for index in drops], written)
         self._in_flight.discard(number)
         begun.recorder, begun.number, begun.written = self, number, written
         return written
@@ -253,32 +273,10 @@ class Recorder:
             self._path.stat().st_mode & 0o777,
         )
 
-    # -- refuse ------------------------------------------------------------------------------------
-
     @property
     def _size(self) -> int:
         """How many bytes the cassette may have once it is folded."""
         return self._kept_bytes + (0 if self._journal is None else self._journal.size)
-
-    @property
-    def _is_forked(self) -> bool:
-        return os.getpid() != self._process
-
-    def refuse(self, method: str) -> None:
-        """Raise `CassetteError` if a request cannot be recorded, so that it is not sent."""
-        if self._is_forked:
-            raise CassetteError(
-                f"This process was forked while cassette {self._path.stem!r} was recorded, and "
-                f"cannot add to it. The {method} was not sent.",
-                "Send it in the process that records, or start this one with "
-                'multiprocessing.set_start_method("spawn") and its own session.',
-            )
-        if self._size > MAX_FILE_BYTES - _SPARE_BYTES:
-            raise CassetteError(
-                f"Cassette {self._path.stem!r} would have more than {MAX_FILE_BYTES:,} bytes. "
-                "Nothing was sent.",
-                "Record under another name.",
-            )
 
     # -- earlier runs ------------------------------------------------------------------------------
 
@@ -298,9 +296,11 @@ class Recorder:
 
     def _replaced_by(self, new: Interaction) -> list[int]:
         """Return the indexes of what a new interaction replaces: see `fails` and `may_be_done`."""
-        is_refused = is_write(new.request) and not may_be_done(new.response)
         old = self._earlier(new.request)
-        if not old or (old[0], new.is_fallback, is_refused) in self._replaced:
+        if not old:
+            return []
+        is_refused = is_write(new.request) and not may_be_done(new.response)
+        if (old[0], new.is_fallback, is_refused) in self._replaced:
             return []
         self._replaced.add((old[0], new.is_fallback, is_refused))
         found: list[int] = []
@@ -371,8 +371,9 @@ class Recorder:
         A fold that takes long waits until a minute after the last one.
         """
         is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE
-        waits = is_large and time.monotonic() - self._folded_at < _PAUSE_S
-        if not (waits or self._in_flight or self.closed or self._is_aside or self._is_forked):
+        waits = self._in_flight or (is_large and time.monotonic() - self._folded_at < _PAUSE_S)
+        is_ready = not self.closed and not self._is_aside and os.getpid() == self._process
+        if is_ready and not waits:
             self.fold()
 
     def fold(self) -> None:
@@ -442,7 +443,7 @@ class Recorder:
             ``"drop"`` drops a recording that stands aside, or else its failures. By default, what
             stands aside is dropped: nobody said that it succeeded.
         """
-        if self.closed or self._is_forked:
+        if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
         with self._locks:

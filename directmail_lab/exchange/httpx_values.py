@@ -10,16 +10,26 @@ import inspect
 import httpx as httpx
 
 from ..errors import AddressError
-from .values import NoResponse, Request, Response, header, may_change, text_headers
+from .values import (
+    SAFE_METHODS,
+    NoResponse,
+    Request,
+    Response,
+    header,
+    may_change,
+    text_headers,
+)
 
 
 def is_write(request: httpx.Request) -> bool:
     """Return whether a request's method, or one that overrides it, may change something."""
     headers = request.headers.raw
-    # This runs for each live request, and few have a header that overrides the method.
-    may_override = b"method" in b" ".join(dict(headers)).lower()
-    query = request.url.query.decode("ascii")
-    return may_change(request.method, query, text_headers(headers) if may_override else ())
+    query = request.url.query
+    names = b" ".join([query, *dict(headers)]).lower()
+    # This runs for each live request, and few have a name that overrides the method.
+    if request.method in SAFE_METHODS and b"method" not in names and b"%" not in query:
+        return False
+    return may_change(request.method, query.decode("ascii"), text_headers(headers))
 
 
 NOT_AN_ADDRESS = (

@@ -128,7 +128,7 @@ def fails(response: Response) -> bool:
     That is a response about the account, the allowance or a fault of the service, one that broke
     off, or none at all.
     """
-    if response.failure:
+    if response.no_response or response.incomplete not in ("", LEFT):
         return True
     return response.status in (0, 401, 403, 429) or response.status >= 500
 
@@ -267,9 +267,6 @@ def may_change(method: str, query: str, headers: Headers = ()) -> bool:
     """Return what `is_write` returns, given the parts of a request."""
     if method.strip().upper() not in SAFE_METHODS:
         return True
-    names = " ".join([query, *dict(headers)]).lower()
-    if "method" not in names and "%" not in query:  # as in most requests
-        return False
     parameters = parse_qsl(query.replace(";", "&"), keep_blank_values=True)
     for name, value in [*headers, *parameters]:
         is_override = name.strip().lower().replace("_", "-") in _OVERRIDES

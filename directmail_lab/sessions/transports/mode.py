@@ -27,7 +27,7 @@ from ...exchange.httpx_values import (
 from ...exchange.values import Interaction, NoResponse
 from . import Transport
 from .body import Body
-from .extensions import EXTENSION, Received, call_of
+from .extensions import EXTENSION, Call, Received, call_of
 from .network import lost_response, note_redirect
 from .observer import Observer
 from .recording import CANCELLED
@@ -186,14 +186,15 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if given is not None:
                 return given
         mode = self.mode
+        call = call_of(request)
         sending = self._guard(request, mode)
         if sending is not UNGUARDED or mode.cassette is not None:
             request.read()
-        played = _played_for(request, mode)
+        played = _played_for(request, call, mode)
         if played:
             if mode.latency_factor:
                 time.sleep(_pause_s(mode, played[-1]))
-            return self._played(request, played, mode)
+            return self._played(request, call, played, mode)
         with sending as earlier:
             if earlier is None:
                 return mode.inner.handle_request(request)
@@ -206,30 +207,32 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if given is not None:
                 return given
         mode = self.mode
+        call = call_of(request)
         sending = self._guard(request, mode)
         if sending is not UNGUARDED or mode.cassette is not None:
             await request.aread()
-        played = _played_for(request, mode)
+        played = _played_for(request, call, mode)
         if played:
             if mode.latency_factor:
                 await asyncio.sleep(_pause_s(mode, played[-1]))
             if played[-1].response.reason == CANCELLED and not is_write(request):
                 # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
                 await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
-            return self._played(request, played, mode)
+            return self._played(request, call, played, mode)
         with sending as earlier:
             if earlier is None:
                 return await mode.inner.handle_async_request(request)
         return self._kept(request, earlier, mode)
 
-    def _played(self, request: httpx.Request, played: list[Played], mode: Mode) -> httpx.Response:
+    def _played(
+        self, request: httpx.Request, call: Call, played: list[Played], mode: Mode
+    ) -> httpx.Response:
         """Keep each attempt, and return the response to the last one.
 
         If no response came to it, raise the client's error for that.
         """
         cassette = mode.cassette
         assert cassette is not None
-        call = call_of(request)
         for each in played:
             call.attempt += 1
             call.number = mode.recording.add_played(cassette, each, attempt=call.attempt)
@@ -327,9 +330,8 @@ def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exceptio
     return lost_response(request, failure) or failure
 
 
-def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
+def _played_for(request: httpx.Request, call: Call, mode: Mode) -> list[Played]:
     """Return the responses that the cassette plays for a request; none if it must be sent."""
-    call = call_of(request)
     if request.url.userinfo and call.send is None:
         raise AddressError(
             "The address contains a user name or password before its host, where httpx would "
@@ -342,7 +344,6 @@ def _played_for(request: httpx.Request, mode: Mode) -> list[Played]:
     if cassette is None:
         return []
     if not cassette.replays or (cassette.records and asks_anew(request)):
-        cassette.refuse(request.method)
         return []
     return cassette.play(request_value(request))
 

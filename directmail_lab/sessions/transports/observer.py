@@ -56,7 +56,11 @@ class Observer:
         ``body`` is None if it was not read yet; see `SessionRecording.add_body`. ``about`` are
         other fields of the reading. Without ``is_told``, the listeners wait for `tell`.
         """
-        self._hide_key(response)
+        self.hide_reason(response)
+        if "set-cookie" in response.headers:
+            cookies = "\n".join(response.headers.get_list("set-cookie"))
+            if self.redactor.text(cookies) != cookies:
+                del response.headers["set-cookie"]
         call = call_of(request)
         call.attempt += 1
         url = request.url
@@ -99,11 +103,3 @@ class Observer:
             return
         shown = CONTROLS.sub(" ", self.redactor.text(response.reason_phrase))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
-
-    def _hide_key(self, response: httpx.Response) -> None:
-        """Remove the key from the reason phrase and the cookies."""
-        self.hide_reason(response)
-        if "set-cookie" in response.headers:
-            cookies = "\n".join(response.headers.get_list("set-cookie"))
-            if self.redactor.text(cookies) != cookies:
-                del response.headers["set-cookie"]

@@ -84,7 +84,9 @@ class _Exchange:
         self._request = request
         self._started = transport.timer()
         cassette = transport.cassette
-        self._begun: Begun | None = None if cassette is None else cassette.start()
+        self._begun: Begun | None = None
+        if cassette is not None:
+            self._begun = cassette.start(request.method)
         self._call = call_of(request)
         self._attempt = self._call.recorded + 1
         self._sent: Request | None = None
@@ -125,7 +127,11 @@ class _Exchange:
         self._reason = response.reason_phrase
         self._headers = response.headers.raw if is_recorded else []
         body = Body(response.stream, self._ended, self._explain)
-        body.length = self._length(response)
+        length = response.headers.get("content-length", "")
+        if self._request.method == "HEAD" or self._status in _BODILESS:
+            body.length = 0
+        elif length.isdecimal():
+            body.length = int(length)
         self._coding = response.headers.get("content-encoding", "")
         if "," in self._coding:  # httpx would expand 893 bytes to 8 GB
             body.refusal = httpx.DecodingError("compressed more than once", request=self._request)
@@ -135,12 +141,6 @@ class _Exchange:
         elif transport.cassette is not None and self._begun is not None:
             transport.cassette.note_open(self._begun, partial(self._end_early, body))
         return response
-
-    def _length(self, response: httpx.Response) -> int | None:
-        if self._request.method == "HEAD" or response.status_code in _BODILESS:
-            return 0
-        length = response.headers.get("content-length", "")
-        return int(length) if length.isdecimal() else None
 
     def _ended(self, body: Body, error: BaseException | None) -> None:
         """Keep the body, and record the response, before the caller sees its end.
