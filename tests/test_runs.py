@@ -372,22 +372,6 @@ def test_a_refused_letter_has_the_number_of_its_row_after_reads_were_recorded_ag
         assert interactions("tour")["method"][refused.value.number] == "POST"
 
 
-@pytest.mark.parametrize(("status", "is_refused"), [(303, 1), (500, 1), (503, 1), (422, 0)])
-def test_only_a_write_that_was_refused_may_be_sent_again(
-    writing: Session, service: FaultyService, status: int, is_refused: int
-) -> None:
-    """After a redirect or a fault of the service, it may have been carried out."""
-    writing.record("tour")
-    with service.fault(status=status):
-        send(writing)
-    writing.record("tour")
-    if is_refused:
-        with pytest.raises(AlreadySentError):
-            send(writing)
-    else:
-        assert send(writing) == 201
-
-
 @pytest.mark.parametrize("fault", [{}, {"status": 500}, {"drop": "reset"}])
 @pytest.mark.parametrize("status", [401, 422])
 def test_a_refused_write_does_not_replace_one_that_may_have_been_carried_out(
@@ -592,42 +576,6 @@ def test_a_write_is_recorded_although_its_recording_is_interrupted(
         send(writing)
 
 
-@pytest.mark.parametrize(
-    "fault", [{"drop": "reset"}, {"cut_after": 3}, {"headers": {"Content-Encoding": "gzip, gzip"}}]
-)
-def test_a_write_whose_response_was_lost_is_recorded_and_refused(
-    writing: Session, service: FaultyService, fault: dict[str, Any]
-) -> None:
-    """What arrived is recorded; a replay raises the error again."""
-    writing.record("tour")
-    with service.fault(**fault), pytest.raises(OutcomeUnknownError):
-        send(writing)
-    rows = interactions(writing)
-    writing.record("tour")
-    with pytest.raises(AlreadySentError):
-        send(writing)
-    writing.replay("tour")
-    with pytest.raises(OutcomeUnknownError):
-        send(writing)
-
-    assert service.requests["POST /v1/letters"] == 1
-    assert len(rows) == 1
-    assert read_cassette(TOUR).interaction(1).response.failure is not None
-
-
-def test_a_read_whose_response_is_lost_leaves_nothing(
-    unpaced: Session, service: FaultyService
-) -> None:
-    """A dropped network must not become part of a tour."""
-    unpaced.record("tour")
-    with service.fault(drop="reset"), suppress(Exception):
-        unpaced.me()
-    unpaced.me()
-    unpaced.close()
-
-    assert [each.response.status for each in read_cassette(TOUR)] == [200]
-
-
 def test_around_one_call_a_write_is_sent_again_and_the_run_goes_on(
     writing: Session, service: FaultyService
 ) -> None:
@@ -645,15 +593,6 @@ def test_around_one_call_a_write_is_sent_again_and_the_run_goes_on(
 
     assert service.requests["POST /v1/letters"] == 3
     assert [each.request.method for each in read_cassette(TOUR)] == ["GET", "POST", "GET", "POST"]
-
-
-def test_writes_that_differ_only_in_a_redacted_field_count_as_one(writing: Session) -> None:
-    """The error says so."""
-    writing.record("tour")
-    send(writing, "?client_secret=first-secret")
-    writing.record("tour")
-    with pytest.raises(AlreadySentError, match="redaction, ignore or match_on"):
-        send(writing, "?client_secret=other-secret")
 
 
 def test_a_stand_in_of_this_process_takes_a_write_again() -> None:

@@ -103,6 +103,7 @@ def test_what_one_execution_sends_twice_is_sent_twice(
         *(({"status": status}, status in (303, 500)) for status in (303, 422, 429, 500)),
         ({"drop": "reset"}, True),
         ({"cut_after": 3}, True),
+        ({"headers": {"Content-Encoding": "gzip, gzip"}}, True),
     ],
 )
 @MODES
@@ -242,6 +243,8 @@ def test_letters_that_differ_only_in_a_redacted_value_each_keep_their_own_respon
         with pytest.raises(AlreadySentError, match=r"interaction 2 .* may be another") as refused:
             run(f"send({token!r})")
         assert refused.value.number == 2
+    with pytest.raises(AlreadySentError, match="only in what redaction, ignore or match_on leave"):
+        run(WITH_TOKEN.replace("if_sent='keep'", "") + "send('ab')")
     assert account.requests[LETTERS] == 2
 
 
@@ -398,9 +401,6 @@ def test_counting_a_letter_that_is_not_known_warns(run: Run, account: FaultyServ
     run(KEEP)
 
     assert account.requests[LETTERS] == 0
-
-
-OTHER_KEY = "other-key-of-the-account"
 
 
 def test_a_letter_is_known_under_another_key_and_spelling_of_this_machine(
