@@ -133,10 +133,7 @@ def test_the_paths_of_a_document_are_the_templates_of_a_session() -> None:
 
 
 def test_what_was_recorded_fits_the_document_that_was_made_of_it(service: FaultyService) -> None:
-    """It has no path with nothing but 404. The column is there only if the session has a document.
-
-    A response that did not come has no value.
-    """
+    """It has no path with nothing but 404. A response that did not come has no value."""
     dm.openapi("explore-an-unknown-api").save("api.yaml")
     assert "mismatch" not in dm.interactions("explore-an-unknown-api")
     dm.connect(service.base_url, service.api_key, openapi="api.yaml", retry=False)

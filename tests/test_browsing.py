@@ -97,11 +97,7 @@ LATIN = "text/plain; charset=latin-1"
 def test_a_body_is_shown_according_to_its_content(
     content_type: str, body: bytes, kind: str, *, is_editable: bool
 ) -> None:
-    """The content type only counts for pictures. Large texts are shown in part.
-
-    The complete body can be saved. It can be edited if what is shown, written back in the same
-    charset, is the same bytes.
-    """
+    """It can be edited if what is shown, written back in the same charset, is the same bytes."""
     recording = tape(typed(content_type, body))
     response, bodies = handle_request(recording, DETAIL)
     about = response["response"]["body"]
@@ -128,7 +124,6 @@ def test_the_whole_of_large_json_is_shown_on_request() -> None:
 
 
 def test_details_explain_the_rate_limit_headers() -> None:
-    """The details show the headers in words, and the time of the renewal if the unit is known."""
     first_look = read_cassette(Path(__file__).parents[1] / "cassettes" / "first-look.yaml")
     faulty = tape(typed("x/y", b"", ("X-RateLimit-Limit", "many")))
     reading = dict(ask(faulty, **DETAIL)["reading"])
@@ -181,10 +176,7 @@ def test_the_table_in_a_notebook_is_small_and_escaped() -> None:
 
 
 def test_a_notebook_keeps_the_selected_interaction_and_the_date() -> None:
-    """The interaction is below the table, complete and escaped.
-
-    A table without marks has no column for them.
-    """
+    """A table without marks has no column for them."""
     view = dm.browse("first-look")
     before = view.static_output()[0]
     view.receive("request", [b'{"request_id": 1, "action": "select", "number": 2}'])

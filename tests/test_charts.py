@@ -40,10 +40,7 @@ def draw(readings: Sequence[Reading]) -> Chart:
 
 @pytest.mark.parametrize("n", [0, 1, 10_000])
 def test_a_chart_of_any_number_of_readings_is_a_small_png(n: int) -> None:
-    """The PNG is small enough for a notebook, with no reading as well as with ten thousand.
-
-    Its background is transparent, for light and for dark pages.
-    """
+    """Its background is transparent, for light and for dark pages."""
     chart = draw(countdown(n))
     png = chart.png()
 
@@ -156,7 +153,6 @@ def test_refusals_are_marked_and_explained() -> None:
 
 @pytest.mark.slow
 def test_pyplot_does_not_change_how_a_chart_is_displayed() -> None:
-    """IPython gives the same output before and after pyplot registers its printers."""
     program = """
 import sys
 from IPython.core.interactiveshell import InteractiveShell

@@ -144,7 +144,6 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
 def test_a_failed_command_prints_one_line_and_exits_with_2(
     words: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A script sees no traceback, and nothing on standard output."""
     monkeypatch.setattr("sys.argv", ["directmail-lab", *words.split()])
     for name, value in NOWHERE.items():
         monkeypatch.setenv(name, value)
@@ -171,7 +170,6 @@ def test_a_failed_command_prints_one_line_and_exits_with_2(
     ],
 )
 def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: StandIn) -> None:
-    """The message says what happened and what to do, without advice that needs Python."""
     Path("file").touch()
     Path("tour.ipynb").write_text('{"cells": [], "metadata": {}}')
     Path("empty.yaml").write_text("interactions: []\nversion: 1\n")
@@ -230,7 +228,6 @@ def write_notebook(name: str, source: str) -> None:
 
 @pytest.mark.usefixtures("small_wheel")
 def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
-    """The zip contains the notebook and its cassette; replacing it needs ``--force``."""
     write_notebook("tour.ipynb", "import directmail_lab as dm\ndm.replay('first-look')")
     words = ("share", "tour.ipynb", "--to", "tour.zip", "--no-run")
     first, again, forced = invoke(*words), invoke(*words), invoke(*words, "--force")
@@ -354,7 +351,6 @@ def test_the_hook_refuses_credentials_alone(tour: Path) -> None:
 
 
 def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
-    """The audit repeats neither the key nor the personal data. After redaction it passes."""
     write_notebook("leak.ipynb", f'dm.connect(key="{KEY}")')
     both = cassette("audit", "tour", "leak.ipynb")
     done = cassette("redact", "tour", "--redact", "personal")
@@ -560,7 +556,6 @@ def contents(folder: str) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("suite")
 def test_the_audit_of_a_folder_has_a_line_for_each_finding() -> None:
-    """It also says which cassettes cannot be read, and passes over other files."""
     Path("suite/config.yaml").write_text("a: 1")
     plain = Path("suite/plain.yaml").read_text()
     Path("suite/merged.yaml").write_text(f"<<<<<<< ours\n{plain}")

@@ -78,7 +78,6 @@ def test_tab_after_a_session_shows_what_its_help_explains(tab: Any) -> None:
     ],
 )
 def test_tab_completes_paths_and_cassettes(tab: Any, text: str, offered: list[str]) -> None:
-    """The paths are those that the replayed cassette has."""
     assert tab(text) == offered
 
 

@@ -99,7 +99,6 @@ def page(session: Session, browsed: Callable[..., Page]) -> Page:
 
 
 def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> None:
-    """A missing or unreadable cassette raises an error at once."""
     recorded("tape.yaml", answered())
     Path("text.har").write_text("{}")
 
@@ -163,7 +162,6 @@ def test_a_browser_follows_the_current_session_and_its_mode(
 def test_a_composed_request_is_sent_through_the_session(
     service: FaultyService, session: Session, page: Page
 ) -> None:
-    """The query, headers and body are sent as written and recorded, and the key appears nowhere."""
     session.allow_writes = False
     dm.record("my-tour")
     first = page.send(address="/v1/lists?a=1+2&b=%20&b", headers=[["X-A", service.api_key]])
@@ -235,16 +233,12 @@ def test_an_invalid_or_unsafe_request_is_refused(
     problem: str,
     more: dict[str, Any],
 ) -> None:
-    """A path may contain another host, a header may be the session's, a value a placeholder."""
     assert problem in browsed(connected).send(**more)["problem"]
     assert not service.requests
 
 
 def test_an_allowed_write_is_confirmed_and_sent_once(service: FaultyService, page: Page) -> None:
-    """A method or a header makes a request a write. Each token confirms one write once.
-
-    The question names the method, the address and the size of the body.
-    """
+    """A method or a header makes a request a write. Each token confirms one write once."""
     letter = {"method": "POST", "address": "/v1/letters"}
     asked_before = page.send(**letter)
     asked = page.send(**letter, body=b'{"a": 1}')
@@ -268,7 +262,6 @@ def test_an_allowed_write_is_confirmed_and_sent_once(service: FaultyService, pag
 def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
     service: FaultyService, session: Session, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The question says when it was sent, and with which status."""
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
     with session.record("tour"):
         session.post("/v1/letters")
@@ -287,10 +280,7 @@ def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
 def test_a_replayed_write_is_not_asked_about_and_is_marked(
     service: FaultyService, session: Session, page: Page
 ) -> None:
-    """In a named mode, the first one is replayed. The second would be sent, so there is a question.
-
-    A write to which no response came is not replayed, so there is a question, too.
-    """
+    """A second one would be sent, so there is a question; so would one without a response."""
     lost = no_response("read_timeout", "timed out")
     assert lost is not None
     with session.record("tour"):
@@ -327,7 +317,6 @@ def test_only_what_the_question_said_is_confirmed(
     meanwhile: str,
     problem: str,
 ) -> None:
-    """After the question, a cell sends the same write, or opens a session with another address."""
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
     asked = page.send("POST", "/v1/letters")
     if meanwhile == "a write":
@@ -379,10 +368,7 @@ def test_one_request_is_sent_at_a_time(service: FaultyService, page: Page) -> No
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_slow_request_is_aborted(service: FaultyService, page: Page, method: str) -> None:
-    """The connection closes at once.
-
-    For a write, the message says that it may have taken effect.
-    """
+    """For a write, the message says that it may have taken effect."""
     with service.fault(latency_s=600.0):
         sending = page.start("send", request=written(method))
         if method == "POST":
@@ -423,7 +409,6 @@ def test_a_response_to_a_session_that_was_replaced_is_not_opened(
 def test_a_response_is_aborted_after_its_head(
     service: FaultyService, session: Session, page: Page
 ) -> None:
-    """The status and the partial body are kept, marked as aborted."""
     with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
         sending = page.start("send", request=written())
         while not len(session.recording):
@@ -481,7 +466,6 @@ def test_a_composed_request_becomes_a_notebook_cell(
 def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
     browsed: Callable[..., Page],
 ) -> None:
-    """A missing response gives an error that names the nearest recorded request."""
     recorded("tour.yaml", answered(get("/v1/lists?page=2")))
     dm.replay(Path("tour.yaml"))
     page = browsed()
@@ -496,7 +480,6 @@ def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
 def test_only_a_sessions_page_sends_and_only_when_asked(
     browsed: Callable[..., Page], connected: Session, service: FaultyService
 ) -> None:
-    """A cassette's page cannot send. A session's page sends only for the message ``send``."""
     of_cassette, of_session = browsed("first-look"), browsed(connected)
     problem = of_cassette.send()["problem"]
     for action in ("list", "left", "waiting", "abort", "select", "nothing", "confirm", "allow"):
@@ -551,7 +534,6 @@ def test_accessing_a_response_without_a_stored_body_is_an_error(
 
 
 def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -> None:
-    """Values are texts. If there is no table, the page says why."""
     same = {f"s{n}": 1 for n in range(60)}
     people = [
         {"name": f"<b>{n}", "tags": [n, "ü"], **same, "at": {"city": "x" * 500}} for n in range(130)

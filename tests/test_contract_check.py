@@ -56,7 +56,6 @@ def test_each_rule_has_a_verdict_and_points_at_what_violates_it(
 
 
 def test_a_rule_without_data_is_reported_as_not_observed() -> None:
-    """Without numbers, rules about numbers have no verdict; columns are the same."""
     frame, empty = check(reading(limit=None, remaining=None, reset=None)), check()
 
     assert frame["verdict"].tolist() == ["violated", "not observed", "not observed"]

@@ -122,7 +122,6 @@ def test_a_key_invalid_for_basic_auth_is_refused_and_shown_in_no_frame(
 def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
     keyring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The keyring has one key for each address. Without any key, the error says how to give one."""
     keyring(MemoryKeyring())
     with pytest.raises(CredentialError, match=r"login\(\), set DIRECTMAIL_API_KEY, or .*connect"):
         find_api_key(entry=ADDRESS)

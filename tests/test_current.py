@@ -27,7 +27,6 @@ HELP = pydoc.plain(pydoc.render_doc(dm)).splitlines()
 
 
 def test_each_name_that_completion_offers_is_there() -> None:
-    """There are 30 at most, none of them a module of the package except `errors`."""
     assert 20 < len(NAMES) <= 30, "A new name is worth more than one that goes for it"
     assert [name for name in NAMES if inspect.ismodule(getattr(dm, name))] == ["errors"]
     with pytest.raises(AttributeError, match="no_such_name"):
@@ -86,7 +85,6 @@ def test_two_accounts_side_by_side_need_no_current_session(service: FaultyServic
 
 
 def test_a_star_import_has_the_public_names() -> None:
-    """Other names of the package, such as its modules, stay out."""
     names: dict[str, object] = {}
     exec("from directmail_lab import *", names)
 

@@ -46,7 +46,6 @@ WITH_EXAMPLES = {name for name in dir(dm) if ">>>" in (inspect.getdoc(getattr(dm
 def test_the_examples_of_a_call_print_what_they_show(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call that the README lists has examples, which need no key and no network."""
     monkeypatch.setenv("COLUMNS", "80")
     call = getattr(dm, name)
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -74,7 +73,6 @@ def documented() -> Iterator[tuple[str, int, Any]]:
 
 
 def test_help_fits_in_80_columns() -> None:
-    """The docstrings of public names do not wrap in a terminal of 80 columns."""
     names = dict[str, str]()
     for name, indent, value in documented():
         widest = max((inspect.getdoc(value) or "").splitlines() or [""], key=len)

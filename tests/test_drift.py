@@ -142,7 +142,6 @@ def rows_of(table: pd.DataFrame) -> list[tuple[object, ...]]:
 
 
 def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
-    """The row counts the elements, and the values of fields are listed on request."""
     october = letters("october.yaml", *[{"price_cents": 5, "status": "sent"}] * 5)
     november = letters("november.yaml", *[{"price": 5, "status": "gone"}] * 5)
     table = dm.drift(october, against=november)
@@ -244,7 +243,6 @@ def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
 def test_an_unchanged_service_gives_an_empty_frame(
     service: FaultyService, redact: list[str]
 ) -> None:
-    """Each distinct read is sent once, and compared in its redacted form."""
     path = record_tour(service, redact=redact)
     table = drift_later(path, prefix="/eu", limit=300)
 
@@ -264,10 +262,7 @@ def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
 
 
 def test_a_body_without_an_end_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endless stream does not make the comparison endless, whether it is fast or slow.
-
-    For a client that waits without limit, no body is late.
-    """
+    """For a client that waits without limit, no body is late."""
     path = recorded("whole.yaml", answered(get("/v1/endless")))
     with ClientService() as service, live_session(service, KEY, timeout_s=1) as session:
         with session.record(Path("left.yaml")), session.client.stream("GET", "/v1/endless") as left:
@@ -292,7 +287,6 @@ def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> 
 
 
 def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultyService) -> None:
-    """Each is listed with the status that it got."""
     paths = ("/v1/letters", "/v1/no", "/v1/users/me")
     path = recorded("several.yaml", *(answered(get(each)) for each in paths))
     service.fault(path="/v1/letters", status=401)
@@ -395,8 +389,6 @@ def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
 
 
 def test_the_age_of_a_recording_is_that_of_its_first_interaction() -> None:
-    """The age is in days. A recording without a date counts as old."""
-
     def problem(days: int | None) -> str | None:
         at = None if days is None else datetime.now(UTC) - timedelta(days=days)
         return age_problem([replace(answered(), recorded_at=at), answered()], "30 days")

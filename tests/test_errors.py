@@ -48,7 +48,6 @@ def free_port() -> int:
 
 
 def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str]]) -> None:
-    """The error has no frame of ours or of httpx, only the line, what happened, and what to do."""
     address = f"http://127.0.0.1:{free_port()}"
     dm.connect(address, KEY, pace="off")
     nothing = f"ConnectError: No server responds at {address}. Check its spelling and the network."

@@ -47,7 +47,6 @@ def found(*interactions: Interaction) -> pd.DataFrame:
 
 @pytest.mark.parametrize("seen", [[], [sample({"id": "1"})]])
 def test_every_part_that_service_md_leaves_open_has_a_row(seen: list[Interaction]) -> None:
-    """Rows follow service.md's order, and each has the call that would show more."""
     rows = found(*seen)
 
     assert set(rows.dtypes.astype(str)) == {"string"}
@@ -58,7 +57,6 @@ def test_every_part_that_service_md_leaves_open_has_a_row(seen: list[Interaction
 
 
 def test_the_records_fields_have_types_and_may_be_null_or_missing() -> None:
-    """A field that was null in one record may be null. No value is shown."""
     rows = found(
         sample({"id": "1", "phone": None, "lists": [{"email": "ada@example.com"}]}),
         sample({"id": "2", "phone": "555", "lists": [], "age": 3}),
@@ -112,7 +110,6 @@ def current_session(server: FaultyService, key: str = "", **options: Any) -> Ite
 
 
 def test_a_live_sessions_findings_need_no_recording() -> None:
-    """The responses that the session kept are enough. A streamed one adds only its headers."""
     server = FaultyService(limit=2, exhausted_status=420)
     with server, current_session(server, pace="off") as opened:
         for _ in range(3):
@@ -134,7 +131,6 @@ def test_a_live_sessions_findings_need_no_recording() -> None:
 
 @pytest.mark.usefixtures("connected")
 def test_the_requests_that_findings_names_tell_more() -> None:
-    """They are reads, which need no permission, and one of them has no key."""
     before = findings().set_index("part")
     for part in (NO_KEY, ERRORS, VERSIONS):
         eval(f"dm.{before.loc[part, 'find_out']}", {"dm": dm})

@@ -297,7 +297,6 @@ def test_attrs_say_where_the_frame_came_from() -> None:
 
 
 def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
-    """`me` does the same. A note says how to get the body anyway."""
     refused = response(b'{"error": "no"}', 401)
     with pytest.raises(UnauthorizedError, match="responded with 401") as caught:
         frame(refused)
@@ -482,7 +481,6 @@ def test_a_body_of_200_000_columns_is_refused(kind: str) -> None:
 
 
 def test_the_error_for_another_type_has_the_call_that_reads_it() -> None:
-    """Bytes are not shown as text. A redirect has nothing to read."""
     advised = []
     redirect = response(b"", 302)
     redirect.headers["Location"] = "/v2/users"

@@ -188,7 +188,6 @@ def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[in
 def test_an_odd_value_in_a_cassette_gives_a_result_or_our_error(
     layout: str, connected: object
 ) -> None:
-    """A value may have another type, be out of range, truncated, nested, too long, or missing."""
     names = [name for name in ENTRY_POINTS if layout != "har" or name.startswith("to ")]
     tried, found = failures(layout, names, TRIED)
 

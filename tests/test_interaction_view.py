@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def test_the_view_of_a_long_interaction_is_truncated() -> None:
-    """Long addresses, headers and bodies are truncated, and the view says so."""
     long = answered(get("/" + "a" * 100_000), '{"b": "' + "b" * 1_000_000 + '"}')
     many = tuple((f"X-{n}", "c" * 10_000) for n in range(1000))
     view = InteractionView(replace(long, response=replace(long.response, headers=many)))
@@ -52,7 +51,6 @@ def test_a_view_escapes_markup_and_control_characters() -> None:
 
 
 def test_one_interaction_is_shown_readably() -> None:
-    """JSON is indented with readable letters, and a body that is not text shows its size."""
     shown = repr(InteractionView(answered(body='{"name": "Z\\u00fcrich", "half": "\\ud800"}')))
 
     assert '"name": "Zürich",\n' in shown
@@ -73,7 +71,6 @@ def test_a_body_that_was_not_recorded_is_named_on_both_sides(tmp_path: Path) -> 
 
 
 def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
-    """Each interaction is a row with typed columns, and the index is its number from 1."""
     frame = interactions(tour)
 
     assert frame.dtypes.astype(str)[["at", "path", "bytes", "elapsed_s"]].tolist() == [

@@ -115,7 +115,6 @@ def items() -> Iterator[StandIn]:
 def test_one_session_used_by_many_gives_each_its_own_response(
     items: StandIn, record_mode: str
 ) -> None:
-    """After recording and replaying, the cassette and the readings have each response once."""
     expected = {worker: [[worker, n] for n in ROUNDS] for worker in WORKERS}
     sources = {}
     with connected(items) as session:

@@ -64,7 +64,6 @@ def ask(server: Server) -> Ask:
 def test_a_request_without_the_servers_token_gets_403(
     server: Server, method: str, headers: dict[str, str]
 ) -> None:
-    """The response reveals neither a file nor its contents, and no file is created."""
     verb, name = method.split()
     before = set(server.notebooks.iterdir())
     address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&request=1"
@@ -91,7 +90,6 @@ def test_only_signed_in_users_get_the_front_end(server: Server, name: str) -> No
 
 
 def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
-    """A part has rows, or one interaction in full. An invalid request gets a sentence."""
     part = ask("cassettes/tour.yaml", LIST | {"first": 29}).json()["response"]
     detail = ask("cassettes/tour.yaml", {"action": "detail", "number": 8}).json()
 
@@ -106,7 +104,6 @@ def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
 
 @pytest.mark.posix("links")
 def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> None:
-    """A file that is outside, hidden, missing or not a file gets the same response."""
     outside = server.home / "outside.yaml"
     recorded(outside, answered())
     recorded(server.notebooks / ".hidden" / "cassettes" / "tour.yaml", answered())
@@ -185,10 +182,7 @@ def test_credentials_of_another_program_are_in_no_response_and_no_log(
 
 
 def test_a_new_notebook_signs_in_records_and_opens_the_explorer(server: Server) -> None:
-    """The notebook is created in the folder on screen, and never replaces an existing one.
-
-    Each has a cassette of its own, so that two can be open at the same time.
-    """
+    """Each has a cassette of its own, so that two can be open at the same time."""
     (server.notebooks / "mine").mkdir()
     paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
     notebook = nbformat.read(server.notebooks / paths[1], 4)
@@ -217,7 +211,6 @@ def test_a_notebook_is_not_created_in_an_outside_hidden_or_missing_folder(
 
 
 def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
-    """If they exist already, the response says where."""
     path = call(server, "POST", "tutorials").json()["path"]
 
     assert path == "directmail-lab-tutorials/notebooks/01-first-look.ipynb"

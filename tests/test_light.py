@@ -25,13 +25,11 @@ def dependencies() -> list[str]:
 
 
 def test_the_guides_requirements_are_those_of_the_package() -> None:
-    """Each line of the guide is a dependency of the package, with the same bounds."""
     assert set() < set(LINES.splitlines()) < set(dependencies())
 
 
 @pytest.mark.slow
 def test_a_suite_replays_without_the_other_packages(pytester: pytest.Pytester) -> None:
-    """A suite replays where only the guide's requirements can be imported."""
     shutil.copytree(Path(__file__).parent / "light", pytester.path, dirs_exist_ok=True)
     names = [re.split("[<>=]", line)[0] for line in {*dependencies()} - {*LINES.splitlines()}]
     blocked = [name.replace("-", "_") for name in names if name != "certifi"]  # httpx needs it

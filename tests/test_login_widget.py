@@ -71,10 +71,7 @@ def page(show: Callable[..., Page]) -> Page:
 
 
 def test_signing_in_opens_the_current_session(page: Page) -> None:
-    """The form shows the user and the remaining allowance. Its request is the session's first.
-
-    The key may be pasted with the colon that curl needs.
-    """
+    """The key may be pasted with the colon that curl needs."""
     before = page.send("hello")
     account = page.sign_in(key=f"{page.defaults['key']}:")["account"]
     dm.get("/v1/lists")
@@ -112,7 +109,6 @@ def test_a_problem_is_shown_at_its_field(
     field: str,
     words: str,
 ) -> None:
-    """The problem is in plain words without the key, and nothing was written."""
     page = show(options={"timeout_s": 0.5})
     with service.fault(**fault):
         state = page.sign_in(**{"key": SECRET} | typed)
@@ -255,7 +251,6 @@ def test_the_regions_are_offered(
 def test_the_form_is_filled_in_from_the_environment(
     page: Page, service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One click signs in, and the form says where the key comes from."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
     choices = page.send("hello")["choices"]
@@ -277,10 +272,7 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
 def test_a_key_is_remembered_on_request_until_one_signs_out(
     show: Callable[..., Page], service: StandIn, keyring: dict[tuple[str, str], str]
 ) -> None:
-    """The box in the form stores the key in the keyring, unless the service refuses it.
-
-    The address is a stand-in's, which has another one tomorrow, so it is not remembered.
-    """
+    """A stand-in has another address tomorrow, so its address is not remembered."""
     page = show(address=service.base_url)
     offered = page.send("hello")["choices"]
     page.sign_in(key="wrong", remember="yes")
@@ -376,10 +368,7 @@ def test_two_accounts_at_one_address_have_two_keys(
     keyring: dict[tuple[str, str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each has a name in the regions. The form and `connect` find the key by the name.
-
-    Without a name, it is that of the account that is remembered.
-    """
+    """Without a name, the key is that of the account that is remembered."""
     regions = f"ours={elsewhere.base_url},theirs={elsewhere.base_url}"
     monkeypatch.setenv("DIRECTMAIL_REGIONS", regions)
     page = show()
@@ -400,7 +389,6 @@ def test_two_accounts_at_one_address_have_two_keys(
 def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
     show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sign-in succeeds, and the key is not written to a plain file instead."""
     fail = types.SimpleNamespace(priority=0)
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: fail))
     page = show()
@@ -412,7 +400,6 @@ def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
 
 
 def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
-    """The key is not in its state, repr, attributes or messages, and no trait names the user."""
     form = page.form
     before = form.get_state()
     parts = [text.encode() for text in (service.base_url, service.api_key, "")]

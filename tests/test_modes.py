@@ -227,7 +227,6 @@ def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: Faul
 def test_before_record_that_fails_says_so_and_loses_no_response(
     live: Session, hook: Any, problem: str
 ) -> None:
-    """The request was sent, so the session keeps the response, but nothing is recorded."""
     with (
         live.record("tour", before_record=hook),
         pytest.raises(dm.errors.CassetteError, match=f"^before_record {problem}") as caught,
@@ -264,7 +263,6 @@ def day_of(path: Path) -> str:
 def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     recorded: Path, service: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A statement, a block and a decorator print the line; the decorator prints it once."""
     before, sent = recorded.read_bytes(), service.requests.total()
 
     def ask() -> str:
@@ -462,8 +460,6 @@ def test_what_is_younger_than_max_age_is_replayed_and_the_rest_is_sent(
     is_async: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The new response replaces the old one. The end of the recording says how many there were."""
-
     def ask(session: Session, path: str) -> int:
         got = asyncio.run(session.async_client.get(path)) if is_async else session.get(path)
         return got.status_code

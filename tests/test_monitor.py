@@ -100,10 +100,7 @@ def test_operations_that_share_an_allowance_are_one_row(left: list[int], names: 
 
 
 def test_the_monitor_shows_the_mode_of_the_session(service: StandIn) -> None:
-    """Each replay starts from zero, while a recording continues what was live.
-
-    Renewals are counted down if the unit is known, but not in a replay, whose window is over.
-    """
+    """Renewals are counted down if the unit is known, but not in a replay, whose window is over."""
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     monitor = dm.monitor()
     dm.me()
@@ -165,10 +162,7 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
 
 
 def test_the_monitor_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:
-    """The monitor follows it like the module's calls. After a logout, the last state stays.
-
-    The saved picture always shows the monitor's own session.
-    """
+    """After a logout, the last state stays. The saved picture shows the monitor's own session."""
     dm.me()
     dm.logout()
     logged_out: Any = monitor.snapshot()
@@ -192,7 +186,6 @@ def test_the_monitor_follows_the_current_session(monitor: MonitorWidget, service
 def test_a_closed_monitor_sends_nothing(
     connected: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The monitor says that it stopped, ignores later requests, and its thread ends."""
     sent: list[dict[str, Any]] = []
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.append)

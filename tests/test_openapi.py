@@ -132,7 +132,6 @@ def json_values(*names: str) -> st.SearchStrategy[Any]:
 
 
 def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
-    """One document describes all cassettes: their operations, statuses and headers."""
     document = dm.openapi(CASSETTES)
     validate(document)
     interactions = [each for path in CASSETTES for each in read_cassette(path).interactions]
@@ -153,7 +152,6 @@ BOB = {"id": 2, "name": "Bob", "company": None, "phone": "5"}
 
 
 def test_an_operation_has_an_id_a_tag_and_named_parameters() -> None:
-    """Each operation has an id, a tag and named parameters. Title and version can be given."""
     paths = ["/v1/lists/7/members/8", "/v1/lists/7/members/8:copy", "/v1/a-b", "/v1/a_b", "/9"]
     tour = recorded("tour.yaml", *(answered(get(path)) for path in paths))
     document = dm.openapi(tour, title="Letters", version="2.1")
@@ -213,10 +211,7 @@ def test_equal_objects_share_one_component_named_after_where_they_occur() -> Non
 
 
 def test_a_field_has_the_types_and_the_format_of_all_its_values() -> None:
-    """Optional means sometimes missing, and is not nullable.
-
-    A field that was always null has no type, but an array has ``items``, or generators skip it.
-    """
+    """A field that was always null has no type. An array has ``items``, or generators skip it."""
     first = {"id": 1, "phone": None, "born": "1815-12-10", "seen": "2026-01-01", "no": None}
     second = {"id": 2.5, "phone": "5", "seen": "never", "site": "https://x.test/", "no": None}
     bodies = [{**each, "rows": [None], "known": [[1], []], "tags": []} for each in (first, second)]
@@ -251,7 +246,6 @@ def test_the_most_requested_server_comes_first(writer: Any) -> None:
 
 
 def test_parameters_have_the_types_that_were_seen() -> None:
-    """Paths, queries, headers and forms are typed; what every request has is required."""
     request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
     other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
     form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
@@ -293,10 +287,7 @@ def test_a_document_contains_no_personal_data() -> None:
 
 
 def test_a_document_omits_a_key_that_another_program_recorded() -> None:
-    """vcrpy does not redact, so the key may be in an address, a header, a field name or a body.
-
-    How a session signs in is in the document of a session's recording alone.
-    """
+    """vcrpy does not redact, so the key may be in an address, a header, a field name or a body."""
     key = "sk_live_9f8e7d6c5b4a"
     basic = base64.b64encode(f"{key}:".encode()).decode()
     uri = f"{BASE_URL}/v1/keys/{key}/x?{key}=1&api_key={key}"
@@ -314,7 +305,6 @@ def test_a_document_omits_a_key_that_another_program_recorded() -> None:
 
 
 def test_a_document_describes_what_openapi_can() -> None:
-    """An unusual method or status is left out; truncated JSON and bytes have a schema."""
     odd = Request("PURGE", f"{BASE_URL}/v1/lists")
     document = described(
         *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),
@@ -369,7 +359,6 @@ def test_every_interaction_of_any_service_fits_its_valid_document(
 
 
 def test_a_document_is_saved_as_yaml_or_json(tour: Path) -> None:
-    """YAML has no anchors, and the document is a plain dict."""
     document = dm.openapi(tour, paths=["/v1/{kind}/me"], title="Letters")
     document.save("api.yaml")
     document.save("api.json")
@@ -410,7 +399,6 @@ def test_every_value_conforms_to_its_schema_with_shared_components(groups: list[
 
 
 def test_the_size_of_a_schema_is_bounded() -> None:
-    """A body with countless fields, or extremely deep ones, must not make the document huge."""
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}

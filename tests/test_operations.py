@@ -26,7 +26,6 @@ ada%40example.org Ann%20Lee +49301234567 %3CAPI_KEY%3E sha256:9f86d081884c7d65
     ("segments", "operation"), [(NAMES.split(), "/v1/x/{}/y"), (IDS.split(), "/v1/x/{{id}}/y")]
 )
 def test_a_segment_alone_is_a_name_or_an_id(segments: list[str], operation: str) -> None:
-    """Words with digits, and versions, are names; numbers, tokens, domains and e-mails are ids."""
     found = {segment: operation_of(f"/v1/x/{segment}/y") for segment in segments}
 
     assert found == {segment: operation.format(segment) for segment in segments}

@@ -80,7 +80,6 @@ def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_sliding_window_is_followed(unit: str) -> None:
-    """If the service frees each request on its own, pacing follows the headers of the responses."""
     service = Service(Clock(), unit=unit, sliding=True)
 
     burst(service, 20, reset_unit=unit)
@@ -138,7 +137,6 @@ def test_operations_that_share_an_allowance_wait_for_each_other() -> None:
 
 
 def test_another_origin_has_an_allowance_of_its_own() -> None:
-    """The second origin responds at once while the same operation at the first must wait."""
     with stand_in(limit=1) as first, stand_in() as second:
         options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left"}
         session = Session(first.base_url, first.api_key, **options)
@@ -188,7 +186,6 @@ def test_the_error_for_a_too_long_wait_contains_the_renewal_time() -> None:
 
 
 def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> None:
-    """Ctrl-C ends the wait and closes its progress bar, and the next request is paced as usual."""
     clock, bars = Clock(), []
 
     def show(*_: object) -> Mock:
@@ -356,7 +353,6 @@ async def gather(service: Service, n: int, **options: object) -> list[int | Base
 def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(
     unit: str, pace: str
 ) -> None:
-    """Seventeen concurrent tasks get no refusal, and no task overtakes an earlier one."""
     service = Service(Clock(), unit=unit)
 
     order = asyncio.run(gather(service, 17, reset_unit=unit, pace=pace))

@@ -28,7 +28,6 @@ KEY = "pg+7_Tw3X~planted~in-a-page"
 
 
 def test_the_policy_forbids_every_load_and_there_is_no_script() -> None:
-    """The policy stands before the style, and neither can end early."""
     path = recorded("tour.yaml", answered(body="</style><script>1</script><!--"))
     text = save_page(read_cassette(path), "a new folder/tour.html").read_text("utf-8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
@@ -43,7 +42,6 @@ def test_the_policy_forbids_every_load_and_there_is_no_script() -> None:
 
 
 def test_the_same_recording_gives_the_same_bytes_without_path_of_the_author(tmp_path: Path) -> None:
-    """The page tells neither when nor where it was made."""
     home = tmp_path / "home-of-someone"
     path = recorded(home / "cassettes" / "tour.yaml", *[answered(get(f"/v1/{n}")) for n in "abc"])
     first = save_page(read_cassette(path), "first.html").read_bytes()
@@ -69,7 +67,6 @@ def test_the_same_recording_gives_the_same_bytes_without_path_of_the_author(tmp_
 def test_a_planted_key_is_found_before_anything_is_written(
     monkeypatch: pytest.MonkeyPatch, planted: Interaction, name: str
 ) -> None:
-    """The message says where, without the key. A file that was there stays."""
     path = recorded(f"{name}.yaml", answered(), planted)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     Path("tour.html").write_text("before")
@@ -81,7 +78,6 @@ def test_a_planted_key_is_found_before_anything_is_written(
 
 
 def test_other_credentials_are_refused_and_personal_data_gives_a_warning() -> None:
-    """The warning says how many of what, and has the command that replaces the data."""
     refused = recorded("refused.yaml", answered(body='{"note": "sk-live-8fK2xQ9zLr7T5vBn3M"}'))
     bodies = [f'{{"email": "{name}@corp.com"}}' for name in ("joe", "ann", "joe")]
     personal = recorded("personal.yaml", *[answered(body=body) for body in bodies])
@@ -108,7 +104,6 @@ def test_a_page_has_nothing_that_is_redacted_when_it_is_read() -> None:
 
 
 def test_a_page_that_would_be_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sentence says what to do instead."""
     recording = read_cassette(recorded("tour.yaml", *[answered()] * 3))
     monkeypatch.setattr(page, "_MAX_BYTES", 1_500)
     with pytest.raises(DirectMailLabError, match="larger than 1,500 bytes"):
@@ -144,7 +139,6 @@ def test_the_page_of_a_session_has_what_the_session_received(connected: Session)
 @pytest.mark.filterwarnings("ignore:The page contains")
 @pytest.mark.usefixtures("tour")
 def test_the_command_writes_a_page_and_keeps_an_existing_file() -> None:
-    """By default, the page has the cassette's name. The command exits with 2 if it fails."""
     first, again = [CliRunner().invoke(app, ["cassette", "page", "tour"]) for _ in range(2)]
 
     assert "Wrote tour.html (" in first.output

@@ -503,8 +503,6 @@ def test_a_list_without_an_empty_page_ends_at_its_total_or_last_link(
     options: dict[str, Any],
     pages: int,
 ) -> None:
-    """A total of records or pages shows the end, or a page without a link to the next one."""
-
     def style(query: Query, _: str) -> object:
         number = int(query["n"])
         said = says(number) if callable(says) else says
@@ -675,7 +673,6 @@ def page_with(body: Any, query: Query, headers: dict[str, str]) -> Page:
     total=st.sampled_from(["7", "", "9" * 5000, "-1"]),
 )
 def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -> None:
-    """Whatever a service sends, a page is the last, or says how to request the next."""
     page = page_with(body, query, {"X-Total-Count": total, "Content-Range": f"0-2/{total}"})
     pages = PageList()
     answer = pages.next_of(page)

@@ -107,7 +107,6 @@ def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
     ],
 )
 def test_personal_fields_are_known_by_their_names(field: str) -> None:
-    """Personal fields are found at any depth of JSON, in forms and in queries, in any spelling."""
     texts = (
         json.dumps({"a": [{field: "Ada 1"}, {field: None}, {"b": {field: ["Ada 1"]}}]}),
         f"x=1&{field}=Ada+1",
@@ -188,7 +187,6 @@ def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]
 
 
 def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do() -> None:
-    """The notice is one line with the counts, the command to redact, and how to record without."""
     assert notices(JOE, JOE) == [
         "Cassette 'tour' contains 1 e-mail address, 1 telephone number. Before you share it: "
         "directmail-lab cassette redact tour --redact personal, or record it with "
@@ -205,7 +203,6 @@ def test_a_notice_names_what_looks_like_a_credential_and_the_command_that_remove
 
 
 def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
-    """Examples, pseudonyms and recordings without interactions cause no notice."""
     lines = notices(NO_ONE) + notices(JOE, redact=["personal"])
     with opened("tour", "any", notice=lines.append) as cassette:
         cassette.play(get())

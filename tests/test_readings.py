@@ -50,7 +50,6 @@ def dtypes(frame: pd.DataFrame) -> dict[str, str]:
 
 @pytest.mark.parametrize("n", [0, 1, 700])
 def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) -> None:
-    """A frame without readings has them too. Row numbers start at 1."""
     frame = frame_of([reading(i) for i in range(n)], unit="undetermined")
 
     assert dtypes(frame) == DTYPES
@@ -58,7 +57,6 @@ def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) ->
 
 
 def test_a_row_contains_the_values_of_its_reading() -> None:
-    """Malformed headers are <NA>, an unknown time is NaT, and the numbers count from 1."""
     one = reading(2, source="replayed", cassette="tour", cassette_number=9, path="/v1/lists/12")
     frame = frame_of([one, ODD], unit="seconds_left")
     row, missing = frame.loc[1], frame.loc[2]
@@ -121,7 +119,6 @@ def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units() -> 
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
-    """Columns, dtypes, numbers and the unit survive, also if values are missing."""
     frame = frame_of([ODD, reading(1), reading(2)][:n], unit="seconds_left")
     frame.to_parquet(tmp_path / "readings.parquet")
     kept = pd.read_parquet(tmp_path / "readings.parquet")
@@ -229,7 +226,6 @@ def test_retry_after_is_read_in_both_forms(
     )
 )
 def test_reading_any_headers_does_not_raise(headers: list[tuple[str, str]]) -> None:
-    """Whatever a header contains, each property has a value, and `problem` says what is missing."""
     reading = read(*headers)
     *counts, problem = parsed(reading)
 

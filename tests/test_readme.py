@@ -20,7 +20,6 @@ BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.
 def test_the_readmes_python_runs_and_prints_the_output_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Each block prints what is shown below it."""
     (tmp_path / "cassettes").mkdir()
     names: dict[str, object] = {}
     printed = []
@@ -51,7 +50,6 @@ def test_every_command_of_the_readme_is_there(line: str) -> None:
 
 
 def test_the_readme_lists_every_command() -> None:
-    """A new command must be added to the README, and so must a subcommand of `cassette`."""
     root = get_command(app)
     assert hasattr(root, "commands")
     for name, command in root.commands.items():
@@ -63,7 +61,6 @@ def test_the_readme_lists_every_command() -> None:
 
 
 def test_each_image_exists_and_is_small() -> None:
-    """Each image is in the repository and smaller than 300 kB."""
     for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
         assert 0 < (ROOT / path).stat().st_size < 300_000
 
@@ -72,6 +69,5 @@ def test_each_image_exists_and_is_small() -> None:
     "page", [ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md"))], ids=str
 )
 def test_the_links_lead_somewhere(page: Path) -> None:
-    """Every relative link leads to a file in the repository."""
     for path in re.findall(r"\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path

@@ -150,7 +150,6 @@ async def stream_async(session: Session) -> object:
 def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
     service: FaultyService, unpaced: Session, receive: Callable[..., Any], mode: str
 ) -> None:
-    """The row counts as failed and has the partial body; a replay prefers a whole response."""
     if mode == "record":
         unpaced.record("tour")
     with service.fault(body="x" * 50, cut_after=20), pytest.raises(httpx.RemoteProtocolError):
@@ -181,7 +180,6 @@ def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
 def test_a_compressed_response_that_is_cut_short_is_shown_as_far_as_possible(
     service: FaultyService, unpaced: Session, mode: str
 ) -> None:
-    """The part that arrived is readable, and a key in it is redacted."""
     if mode == "record":
         unpaced.record("tour")
     body = service.api_key + "".join(f" {number}" for number in range(1000))

@@ -97,7 +97,6 @@ def test_an_error_quotes_what_the_service_says_to_people(
 def test_a_quoted_message_is_redacted_printable_and_short(
     service: FaultyService, unpaced: Session, text: str, said: str
 ) -> None:
-    """The key, credentials and personal data are removed first, and the text is cut afterwards."""
     key = service.api_key
     escaped = f"{ord(key[1]):04x}{key[2:]}"
     text = text.replace("{key[0]}", key[0]).replace("{escaped}", escaped).replace("{key}", key)
@@ -122,7 +121,6 @@ def test_a_quoted_message_is_redacted_printable_and_short(
 def test_a_body_that_is_not_a_short_message_is_not_quoted(
     service: FaultyService, unpaced: Session, body: bytes
 ) -> None:
-    """The error still has the status, and says how to see the body."""
     error = refusal(service, unpaced, body)
 
     assert error.said == ""

@@ -66,7 +66,6 @@ def window(
 def test_the_unit_is_inferred_from_one_window_of_readings(
     unit: str, rounding: Callable[[float], int], moments: list[float], window_s: float
 ) -> None:
-    """Five readings in three seconds are enough, and the reason names readings, counted from 1."""
     evidence = infer_reset_unit(window(unit, moments, window_s=window_s, rounding=rounding))
 
     assert (evidence.unit, evidence.candidates) == (unit, (unit,))

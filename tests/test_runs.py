@@ -92,7 +92,6 @@ def days(tmp_path: Path) -> Path:
 
 
 def test_a_new_response_replaces_all_old_ones_at_once(days: Path) -> None:
-    """Other readers get it in their place before the recording ends, and so does vcrpy after it."""
     with opened(days, "update") as cassette:
         assert not cassette.play(get("/0"))
         cassette.record(old("new"))
@@ -152,7 +151,6 @@ def test_a_credential_that_is_learned_later_is_removed_from_what_was_written_bef
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 def test_a_failure_replaces_no_success_and_is_not_played(days: Path, status: int) -> None:
-    """It is shown, until a success replaces it."""
     update(days, old("failed", status=status))
     assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"failed"]
     assert list(interactions(days)["status"]) == [200] * 4 + [status]
@@ -244,7 +242,6 @@ def statuses(path: Path) -> list[tuple[bytes | None, int]]:
 def test_a_write_is_in_the_file_before_it_is_sent_until_its_response_replaces_it(
     tmp_path: Path, mode: str
 ) -> None:
-    """vcrpy loads the file at each moment, and in the end it has the response alone."""
     path = tmp_path / "tour.yaml"
     with opened(path, mode) as cassette:
         begun = begin(cassette, letter("Ann"))
@@ -339,7 +336,6 @@ def send(session: Session, query: str = "") -> int:
 def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(
     writing: Session, service: FaultyService
 ) -> None:
-    """Twice in one run is twice. The error has what a program needs."""
     writing.record("tour")
     assert [send(writing), send(writing)] == [201, 201]
     writing.record("tour")
@@ -700,11 +696,7 @@ def test_a_notebook_that_connects_again_records_again(service: FaultyService) ->
 def test_a_kill_at_any_moment_of_a_run_leaves_old_or_new_responses(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """A process records run after run, and SIGKILL comes while it writes, closes or compacts.
-
-    For each request the file has one run's response: the last that was acknowledged, or the one
-    that was being written.
-    """
+    """For each request the file has the response that was acknowledged last, or a newer one."""
     chance, path, names = random.Random(seed), tmp_path / "tour.yaml", [f"/{n}" for n in range(8)]
     recorded(path, *(old("0", path=name) for name in names))
     acknowledged, copy = dict.fromkeys(names, 0), tmp_path_factory.mktemp("copy") / "tour.yaml"

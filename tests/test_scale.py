@@ -67,11 +67,7 @@ IN_THE_CLUSTER = """
 def test_four_workers_use_one_key_and_read_many_cassettes(
     monkeypatch: pytest.MonkeyPatch, many: list[str]
 ) -> None:
-    """The guide's second example reads many paths with one session per worker.
-
-    Few requests are refused, although the workers share one key. `dask.dataframe.from_map` over
-    parts of many recordings returns the same as reading all at once.
-    """
+    """Few requests are refused, although the workers share one key."""
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     with stand_in(limit=300, window_s=4.0, limits={}) as service:
@@ -100,7 +96,6 @@ def test_four_workers_use_one_key_and_read_many_cassettes(
 
 @pytest.mark.parametrize("read", READERS)
 def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
-    """The column ``recording`` has names relative to the folder, or those of the files."""
     exchanges = answered(get("/1")), answered(get("/2"))
     one, two = (recorded(tmp_path / name, *exchanges) for name in ("one.yaml", "parts/two.yaml"))
     frame, given = read(tmp_path), read(iter([one, str(two)]))
@@ -113,7 +108,6 @@ def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("read", READERS)
 def test_a_damaged_cassette_among_many_is_named(read: Reader, tmp_path: Path) -> None:
-    """In a folder, a warning names it; a source that is given by name raises."""
     whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
     text = whole.read_text()
     (tmp_path / "odd.yaml").write_text(text.replace('{"code": 200', "{code: ["))
@@ -128,7 +122,6 @@ def test_a_damaged_cassette_among_many_is_named(read: Reader, tmp_path: Path) ->
 def test_no_cassettes_are_a_frame_without_rows(
     read: Reader, tmp_path: Path, many: list[str]
 ) -> None:
-    """An empty folder or list gives the same columns and dtypes as many cassettes."""
     (tmp_path / "empty").mkdir()
     dtypes = read(many[:2]).dtypes
 

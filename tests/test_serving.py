@@ -53,7 +53,6 @@ def by_socket(method: str, url: str, headers: str = "") -> tuple[int, list[tuple
 
 
 def test_any_client_gets_what_was_recorded(tour: Path) -> None:
-    """Each status, header and body is the recorded one, in the order of the recording."""
     asked = [("GET", ME, b"")] * 2
     asked += [("GET", "/v1/lists/8f14e45f?page=2", b""), ("POST", "/v1/letters", b'{"a": 1}')]
     with cassette_server([tour]) as server:
@@ -91,10 +90,7 @@ def test_a_response_is_the_recorded_one_byte_for_byte(tmp_path: Path, method: st
 
 
 def test_hop_by_hop_headers_are_not_replayed_and_no_script_runs(tmp_path: Path) -> None:
-    """A stranger's cassette may have such headers, and a length that no longer fits the body.
-
-    A page from it that a browser shows runs no script: all servers here share cookies.
-    """
+    """A page from it that a browser shows runs no script: all servers here share cookies."""
     between = [("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("Upgrade", "h2c")]
     answer = Response(200, "", (*between, ("Content-Length", "9")), b"xyz")
     path = recorded(tmp_path / "a.yaml", Interaction(get(ME), answer))
@@ -139,7 +135,6 @@ def test_a_recorded_response_that_http_cannot_carry_is_a_502(
 def test_a_used_up_request_gets_the_last_response_or_a_refusal(
     tour: Path, repeat: Any, target: str, status: int, says: str
 ) -> None:
-    """A session's replay does the same. The refusal is JSON without the values that were sent."""
     with cassette_server([tour], repeat=repeat) as server:
         for _ in range(3):
             got, headers, body = by_socket("GET", server.base_url + target)
@@ -172,7 +167,6 @@ ADDRESSES = [
 def test_addresses_of_the_service_become_the_servers(
     header: str, said: str, got: str, tmp_path: Path
 ) -> None:
-    """Four headers and JSON are rewritten with the correct length; the rest is unchanged."""
     answer = answered(get(ME, base=EU), said if not header else "{}")
     headers = (*answer.response.headers, *([(header, said)] if header else []))
     answer = replace(answer, response=replace(answer.response, headers=headers))
@@ -186,7 +180,6 @@ def test_addresses_of_the_service_become_the_servers(
 
 
 def test_a_request_with_the_servers_address_matches_the_recorded_one(tmp_path: Path) -> None:
-    """The recorded address matches in queries and bodies, whatever port the server has now."""
     asked = [get(f"/v1/next?from={BASE_URL}/v1"), post(f'{{"url": "{BASE_URL}/v1"}}'.encode())]
     path = recorded(tmp_path / "a.yaml", *(answered(each) for each in asked))
     with cassette_server([path], repeat="strict") as server:
@@ -242,7 +235,6 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
 def test_a_request_must_be_clear_and_its_body_within_a_limit(
     tour: Path, head: str, body: str, status: int | None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Everything else is refused without a traceback, and the connection closes."""
     sent = f"POST /v1/letters HTTP/1.1\r\nHost: localhost\r\n{head}"
     closing = "Connection: close\r\n" if status == 201 else ""
     with cassette_server([tour]) as server:
@@ -294,7 +286,6 @@ def test_no_page_and_no_proxy_request_gets_through(tour: Path, head: str, status
 
 @pytest.mark.slow
 def test_the_command_prints_its_address_and_its_cassettes(tmp_path: Path) -> None:
-    """The address is on the first line; a repeated request gets the last response again."""
     recorded(tmp_path / "one.yaml", answered(get(ME)))
     with started(tmp_path, "serve", "--port", "0", "--cassette", "one.yaml") as process:
         printed = output_until(process, "Ctrl-C ends it")

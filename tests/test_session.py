@@ -186,7 +186,6 @@ def test_a_replayed_response_does_not_wait_or_count_as_usage() -> None:
 def test_an_allowed_write_is_sent_once_and_replays_without_permission(
     service: FaultyService,
 ) -> None:
-    """It can be refused again later. A test's session explains what allows it instead."""
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes = True"):
@@ -274,7 +273,6 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
 def test_a_read_without_a_response_is_not_recorded(
     service: FaultyService, unpaced: Session
 ) -> None:
-    """The error is httpx's own."""
     with unpaced.record("tour"), service.fault(drop="reset"), pytest.raises(httpx.ReadError):
         unpaced.me()
 

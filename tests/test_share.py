@@ -153,7 +153,6 @@ SOUND = [
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_a_secret_is_found_and_not_repeated(text: str) -> None:
-    """The finding names the place and repeats no part of the secret."""
     found = find([("here", f"before {text.replace('¤', ODD)} after")], KeySearch())
 
     assert ("secret", "here") in {(finding.kind, finding.where) for finding in found}
@@ -163,7 +162,6 @@ def test_a_secret_is_found_and_not_repeated(text: str) -> None:
 
 @pytest.mark.parametrize("text", SOUND)
 def test_values_that_may_be_shared_pass_the_audit(text: str) -> None:
-    """Placeholders, the stand-in's values, examples, words, dates and digests are no secrets."""
     assert find([("here", text)], KeySearch()) == []
 
 
@@ -199,10 +197,7 @@ PERSON = gzip.compress(b'{"first_name": "Joe", "iban": "NL91ABNA0417164300"}')
     ],
 )
 def test_a_cassette_is_searched_in_every_part(recorded: Interaction, found: str) -> None:
-    """The finding names the interaction and its part; a placeholder is no finding.
-
-    What stands in one header is no credential of the one before it. A body may be compressed.
-    """
+    """What stands in one header is no credential of the one before it. A body may be compressed."""
     path = theirs("tour.yaml", recorded)
     expected = [f"{path}, interaction 1, {found}"] if found else []
 
@@ -223,7 +218,6 @@ def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["[]", '{"cells": 5}', "\ud800", "[" * 100_000, None])
 def test_an_invalid_notebook_is_our_error(tmp_path: Path, text: str | None) -> None:
-    """The user sees our error with advice, not a traceback of the JSON parser."""
     path = tmp_path / "a.ipynb"
     if text is not None:
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -239,7 +233,6 @@ def test_an_invalid_notebook_is_our_error(tmp_path: Path, text: str | None) -> N
 def test_a_reader_installs_and_runs_the_zip_offline(
     tour: Path, service: StandIn, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """pip installs the wheel in the zip, and the notebook runs on it elsewhere without a key."""
     code = "import directmail_lab\nprint(name, directmail_lab.__file__)"
     packed = share([notebook("nb/one.ipynb", REPLAY, code)], tmp_path / "tour.zip")
     service.close()
@@ -273,7 +266,6 @@ def test_a_reader_installs_and_runs_the_zip_offline(
 
 
 def test_the_zip_contains_all_files_that_a_reader_needs(tour: Path) -> None:
-    """One folder contains the notebook, cassette, README, requirements and wheel."""
     source = notebook("one.ipynb", REPLAY, "import httpx")
     contents = zipped(source)
     Path("read.yaml").write_bytes(contents["cassettes/shared-tour.yaml"])
@@ -323,7 +315,6 @@ SHOWN = outputs({"text/html": "<table><tr><td>A table</td></tr></table>"}, WIDGE
 
 
 def test_a_page_of_a_notebook_loads_nothing_and_runs_no_script() -> None:
-    """It refers to no other file, and shows a widget as a saved notebook does."""
     source = notebook("report.ipynb", " # A title", "1", "2", **SHOWN)
     page = share(source, "out/report.html", run=False).read_text("utf-8")
 
@@ -450,7 +441,6 @@ def test_a_build_and_share_pack_the_named_files_and_no_private_ones(own_checkout
 
 
 def test_the_list_of_files_lacks_nothing(own_checkout: Path) -> None:
-    """Each entry finds files, and each module, tutorial, cassette, guide and picture is there."""
     root = Path(__file__).parents[1]
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     listed = {path.relative_to(own_checkout).as_posix() for path in package_files().values()}
@@ -588,7 +578,6 @@ SOCKET = "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=1)"
 def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
     tour: Path, cell: str, says: str
 ) -> None:
-    """The error names the notebook and the cell, and says what would make it run."""
     first = "import directmail_lab as dm\ndm.get"
     source = notebook("one.ipynb", first, cell, "raise ValueError('the next one')")
     with pytest.raises(NotebookRunError, match=says) as caught:
@@ -605,7 +594,6 @@ def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
 
 @pytest.mark.slow
 def test_personal_data_is_replaced_in_what_is_packed_alone() -> None:
-    """The outputs are those of a run with the redacted cassette; the author's file stays."""
     people = [{"first_name": f"Ada{n}", "email": f"ada{n}@lovelace.org"} for n in range(12)]
     path = Path("cassettes/shared-tour.yaml")
     asked = interaction("/v1/people?email=ada1@lovelace.org", reply=json.dumps(people).encode())
@@ -654,7 +642,6 @@ def test_what_could_not_run_or_be_shown_is_refused(
 
 @pytest.mark.posix("a file's name with an escape")
 def test_control_characters_in_a_name_are_not_shown() -> None:
-    """The audit and the errors escape them in the names of a notebook and of its members."""
     hostile = notebook("one\x1b[2J.ipynb", "1", **{"\x1b[2J\u202e": f"api_key='{ODD}'"})
     with pytest.raises(DirectMailLabError) as caught:
         share(hostile, "tour.zip")
@@ -664,7 +651,6 @@ def test_control_characters_in_a_name_are_not_shown() -> None:
 
 
 def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> None:
-    """The message says where each secret is but not what it is, and the old zip stays."""
     source = notebook("one.ipynb", REPLAY, f"dm.connect(api_key='{KEY}')")
     printed = notebook("two.ipynb", "1", outputs=[{"text": [f"signed in with {KEY}\n"]}])
     tour.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", KEY))
@@ -682,10 +668,7 @@ def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> No
 def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
     tour: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that looks like an ordinary word is found because it is known, also when encoded.
-
-    IPython's verbose tracebacks print the values of variables on each line they show.
-    """
+    """A key that looks like an ordinary word is found because it is known, also when encoded."""
     keys = {"horse-battery", "correct-horse"}
     forms = (b64encode(f"{key}:".encode()).decode() for key in sorted(keys))
     source = notebook("one.ipynb", *(f"headers = '{form}'" for form in forms))

@@ -90,7 +90,6 @@ def run_in_shell(code: str) -> None:
 def test_copied_curl_code_sends_the_same_request(
     echo: Echo, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real shell with curl sends the same method, target, headers, body and key."""
     request = REQUESTS[name]
     request = replace(request, uri=echo.base_url + request.uri.removeprefix(BASE_URL))
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", echo.base_url)
@@ -122,10 +121,7 @@ def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_copied_directmail_call_sends_the_same_request(name: str) -> None:
-    """The session adds address and key; if the response was JSON, the code also makes a frame.
-
-    It reads as if a person had written it.
-    """
+    """If the response was JSON, the code also makes a frame."""
     request, session = REQUESTS[name], dm.Session(BASE_URL)
     code = copied(request, "request")
     built: list[Any] = []
@@ -225,7 +221,6 @@ def test_a_view_trusts_what_this_process_connected_to() -> None:
 
 
 def test_an_origin_in_a_setting_is_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The variables and the regions file add origins; an invalid setting adds none."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://one.test/eu")
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "two=https://two.test:8443")
     file = tmp_path / "config" / "directmail-lab" / "regions.toml"

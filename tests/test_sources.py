@@ -104,7 +104,6 @@ WALK = [
 def test_every_question_accepts_every_source(
     connected: dm.Session, question: str, kind: str
 ) -> None:
-    """The numbers and interactions are the same; of several sources, frames name each one."""
     source = source_of(kind, connected)
     ask, expected = QUESTIONS[question]
     if question == "chart_rate_limits":
@@ -147,7 +146,6 @@ def test_every_question_is_asked_here_and_tab_completes_its_cassette() -> None:
 
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))
 def test_the_error_for_an_invalid_source_has_two_lines(question: str) -> None:
-    """The error also says what to give instead."""
     with pytest.raises(ValueError, match=r"5 is not a source of interactions\. Give a") as caught:
         getattr(dm, question)(5)
 
@@ -155,7 +153,6 @@ def test_the_error_for_an_invalid_source_has_two_lines(question: str) -> None:
 
 
 def test_a_note_says_that_a_replay_has_played_nothing_yet(connected: dm.Session) -> None:
-    """The note also names the call that shows what the cassette contains."""
     source_of("name", connected)
     connected.replay("tour")
 

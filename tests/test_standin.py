@@ -69,7 +69,6 @@ OTHER_SCHEMES = [None, "Basic %%%", f"Bearer {KEY_AND_COLON}"]
 
 @pytest.mark.parametrize("header", [*map(basic, WRONG), *OTHER_SCHEMES])
 def test_any_other_credentials_are_refused(service: StandIn, header: str | None) -> None:
-    """A password, another key, a misplaced key, another scheme and no header all get a 401."""
     headers = {} if header is None else {"Authorization": header.encode()}
     response = httpx.get(service.base_url + ME_PATH, headers=headers, trust_env=False)
 
@@ -136,10 +135,7 @@ def test_reset_is_sent_in_the_unit_asked_for(unit: str, text: str) -> None:
 
 
 def test_operations_have_allowances_of_their_own() -> None:
-    """Requests for one operation do not count for another.
-
-    Paths that differ by an id are the same.
-    """
+    """Paths that differ by an id are the same."""
     limits = {"/v1/lists/{id}": 7, "POST /v1/letters": 2}
     with stand_in(limits=limits) as service, client_of(service) as client:
         client.get("/v1/lists/lst_stand_in_1")

@@ -57,11 +57,7 @@ def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> N
 def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
     name: str, tmp_path: Path
 ) -> None:
-    """The committed outputs are those of a replay without a key, with as many pictures.
-
-    They are the same if a reader then runs cells backwards, and Run All again. Nothing is written
-    to stderr but that a replay stands for a recording.
-    """
+    """They are the same if a reader then runs cells backwards, and Run All again."""
     copy_tutorials(tmp_path)
     path = tmp_path / "notebooks" / name
     cells = read(path).cells
@@ -84,7 +80,6 @@ def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
 
 
 def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
-    """Our own audit finds no secret and no personal data in the committed files."""
     for path in (*CASSETTES, *(ROOT / "notebooks" / name for name in NOTEBOOKS)):
         assert audit(path) == []
 
@@ -94,7 +89,6 @@ SLOW = ("explore-an-unknown-api", "rate-limits")
 
 @pytest.mark.parametrize("name", [slow(each) if each in SLOW else each for each in RECORDINGS])
 def test_re_recording_a_cassette_leaves_no_difference(name: str, tmp_path: Path) -> None:
-    """The committed cassette is exactly what the stand-in sends over real HTTP, and says so."""
     record(name, tmp_path / f"{name}.yaml")
 
     committed = (ROOT / "cassettes" / f"{name}.yaml").read_bytes()

@@ -65,7 +65,6 @@ LOST = "dm.errors.OutcomeUnknownError"
 def test_a_write_is_sent_once_however_often_its_cell_is_run(
     run: Run, account: FaultyService, mode: str
 ) -> None:
-    """The error names the cell that sent it. A new session of the same account knows it too."""
     run(mode)
     run(POST)
     connect = "dm.connect(service.base_url, service.api_key, allow_writes=True);"
@@ -180,7 +179,6 @@ def test_a_write_that_was_not_sent_may_be_sent(
 def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
     run: Run, account: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The letters that a loop sent before it broke are kept, and `interactions` shows which."""
     letters = (
         "ids = []\n"
         "for name in ['Ann', 'Bob', 'Cid', 'Dan']:\n"
@@ -205,7 +203,6 @@ def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
 
 
 def test_keep_returns_what_an_earlier_run_recorded(run: Run, account: FaultyService) -> None:
-    """The recording goes on where the last one broke, and has each letter once."""
     letters = "[{}(to).json()['id'] for to in {}]"
     run("def send(to): return dm.post('/v1/letters', json={'to': to}, if_sent='keep')")
     run("dm.record('tour')")
@@ -336,7 +333,6 @@ def test_a_kept_failure_is_named_as_one(
 def test_a_cell_says_at_its_end_what_became_of_its_letters(
     run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A failure in a loop that goes on is in the line; a cell that only sent says nothing."""
     loop = "for to in {}:\n    dm.post('/v1/letters', json={{'to': to}}, if_sent='keep')"
     run(loop.format(["Ann", "Bob"]))
     with account.fault(status=500, times=1):
@@ -437,7 +433,6 @@ def test_a_kept_redirect_is_not_followed_by_a_second_letter(
 def test_a_played_redirect_is_not_followed_by_a_second_letter(
     run: Run, account: FaultyService, record_mode: str
 ) -> None:
-    """The recorded redirect is played, and nothing is sent to the address that it names."""
     follow = POST.replace(")", ", follow_redirects=True)")
     letter = replace(post(b'{"to": "Ann"}'), uri=f"{account.base_url}/v1/letters")
     redirect = answered(letter, status=307)
@@ -513,7 +508,6 @@ def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(
 def test_the_guides_mailing_goes_on_where_it_broke(
     run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its cell is run again as it stands, and the frame has the id of each recipient's letter."""
     mailing = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)[0]
     loop, _, _ = mailing.partition("mailing =")
     run(loop.replace("recipients.to_dict", "recipients.head(2).to_dict"))
@@ -638,7 +632,6 @@ REFUSED = "AlreadySentError"
 def test_after_a_restart_and_in_another_notebook_a_recorded_letter_is_not_sent_again(
     notebook: Notebook, service: FaultyService, tmp_path: Path
 ) -> None:
-    """The cassette knows it. With ``keep``, all cells run; a reader without a key replays them."""
     first = [notebook.run(cell) for cell in ("dm.record('tour')", KEEP, "dm.live()", POST)]
     notebook.restart()  # another notebook is another process, too
     notebook.open(service, tmp_path)

@@ -175,7 +175,6 @@ def test_each_body_is_shown_according_to_its_content(page: Page, server: Server)
 
 
 def test_large_json_is_shown_in_part(page: Page, server: Server) -> None:
-    """A button shows all of it."""
     members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(40_000)])
     large = answered(get("/v1/members"), members)
     other = answered(get("/v1/other"), json.dumps([{"n": n} for n in range(500)]))
@@ -304,7 +303,6 @@ def test_no_cell_is_cut_while_there_is_room(page: Page, server: Server) -> None:
 
 
 def test_a_hostile_cassette_is_escaped_in_the_page(page: Page, server: Server) -> None:
-    """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
@@ -326,7 +324,6 @@ def test_a_hostile_cassette_is_escaped_in_the_page(page: Page, server: Server) -
 def test_the_list_shows_new_interactions_while_the_cell_runs(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """The list shows new interactions, and what is recorded, while the cell is still running."""
     connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}, pace='off')"
     busy = """
 import pathlib, time

@@ -245,10 +245,7 @@ def test_json_is_written_in_an_editor(page: Page, server: Server, service: Fault
 def test_addresses_are_completed_and_bodies_may_have_any_type(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """With the paths and names of parameters that were sent, and each body has its content type.
-
-    A pasted curl command is refused: it may have credentials.
-    """
+    """A pasted curl command is refused: it may have credentials."""
     root = explore(page, server, service, "dm.get('/v1/lists?limit=2')")
     page.keyboard.press("n")
     expect(root.locator("option[value='/v1/lists']")).to_be_attached()
@@ -376,11 +373,7 @@ def test_borders_are_moved_by_mouse_and_keys_and_stay(
 def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(
     new_page: Callable[..., Page], server: Server
 ) -> None:
-    """No notebook, checkpoint or log contains them, even if widget state is saved.
-
-    A key is also in no copy and not on the page, even if a caller put it into an address and a
-    header.
-    """
+    """The key is also in no copy and not on the page, even if a caller put it into an address."""
     server.save_widget_state(automatically=True)
     page = new_page()
     (server.home / "key").write_text(KEY)

@@ -75,7 +75,6 @@ def form(page: Page, server: Server, service: FaultyService) -> Form:
 def test_enter_signs_in_and_shows_the_user_and_the_allowance(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
-    """The form works in JupyterLab and Notebook 7, and the next cell uses the session."""
     form = opened(page, server, login_cell(service), "", app=app)
     form.sign_in(service.api_key)
     expect(form.account).to_contain_text("Signed in as Stand-in User")
@@ -89,10 +88,7 @@ def test_enter_signs_in_and_shows_the_user_and_the_allowance(
 def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(
     page: Page, form: Form, service: FaultyService
 ) -> None:
-    """The field with the problem gets the focus. A key that was not refused stays in its field.
-
-    While a key is sent, its field is empty, and a second click or Enter does nothing.
-    """
+    """While a key is sent, its field is empty, and a second click or Enter does nothing."""
     form.sign_in(KEY_OF_NOBODY)
     expect(form.problem).to_contain_text("did not accept this key (status 401)")
     expect(form.key).to_be_focused()
@@ -127,10 +123,7 @@ def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(
 def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(
     page: Page, form: Form, service: FaultyService
 ) -> None:
-    """Typing in the form must not trigger JupyterLab's commands, such as "d d" (delete cell).
-
-    No keyring works for the kernels of these tests, and the form says so.
-    """
+    """No keyring works for the kernels of these tests, and the form says so."""
     expect(form.root).to_contain_text("No keyring works on this machine.")
     expect(form.root.get_by_label("Remember")).to_be_hidden()
     form.address.focus()

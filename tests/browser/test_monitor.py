@@ -59,7 +59,6 @@ def start_cell(page: Page, number: int) -> None:
 def test_the_monitor_updates_while_a_loop_a_thread_and_a_task_make_requests(
     page: Page, server: Server, service: FaultyService, app: App
 ) -> None:
-    """The monitor must not wait until the cell with the requests ends."""
     folder = server.notebooks / app
     name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, TASK)
     open_notebook(page, server, name, app=app)
@@ -77,7 +76,6 @@ def test_the_monitor_updates_while_a_loop_a_thread_and_a_task_make_requests(
 
 
 def test_the_monitor_counts_down_for_a_waiting_request(page: Page, server: Server) -> None:
-    """The countdown runs while the waiting cell is still running."""
     cell = (
         "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=600)\n"
         "dm.connect(service.base_url, service.api_key, max_wait_s=900)\ndm.monitor()"

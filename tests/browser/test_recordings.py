@@ -83,7 +83,6 @@ def test_a_double_click_on_a_recording_opens_the_browser(
 
 
 def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Path) -> None:
-    """The file browser's menu opens the text, also while the recording is shown."""
     open_lab(page, server)
     double_click(page, "seen/cassettes/tour.yaml")
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
