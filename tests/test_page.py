@@ -112,14 +112,22 @@ def test_a_page_that_would_be_too_large_is_not_written(monkeypatch: pytest.Monke
     assert not Path("tour.html").exists()
 
 
-def test_a_hostile_name_is_escaped(tmp_path: Path) -> None:
-    """The name is the page's title."""
-    path = recorded(tmp_path / "tour.yaml", answered(get("/<script>x</script>")))
-    hostile = path.rename(tmp_path / "a<b>&c\u202e.yaml")
+@pytest.mark.posix("a file's name with markup")
+def test_a_hostile_cassette_is_escaped(tmp_path: Path) -> None:
+    """Every field and the name are shown as text; a picture of an odd type is no picture."""
+    markup = "<img src=x onerror='hacked=1'>\u202e"
+    one = answered(get(f"/v1/{markup}?q={markup}"), markup)
+    headers = (("X-A", markup), ("X-RateLimit-Remaining", markup), ("Content-Type", markup))
+    picture = typed(f'image/png"{markup}', b"\x89PNG")
+    picture = replace(picture, request=get(f"https://{markup}/", base=""))
+    response = replace(one.response, reason=markup, headers=headers)
+    path = recorded(tmp_path / "tour.yaml", replace(one, response=response), picture)
+    hostile = path.rename(tmp_path / f"a{markup}&c.yaml")
     text = save_page(read_cassette(hostile), "hostile.html").read_text("utf-8")
 
-    assert "<title>a&lt;b&gt;&amp;c </title>" in text
-    assert "<b>" not in text
+    assert "<title>a&lt;img src=x onerror=&#x27;hacked=1&#x27;&gt; &amp;c</title>" in text
+    assert text.count("&lt;img src=x") == 13
+    assert "<img" not in text
     assert "\u202e" not in text
 
 
