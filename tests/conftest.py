@@ -46,8 +46,7 @@ def nothing_above(tmp_path_factory: pytest.TempPathFactory) -> None:
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Run pytest in a folder that is its rootdir, so no settings or conftest above it apply."""
     pytester.makeini("[pytest]")
-    # cassetter (for the benchmarks) and pytest-recording define the same option. pytest-randomly
-    # imports NumPy.
+    # cassetter and pytest-recording define the same option. pytest-randomly imports NumPy.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter -p no:randomly")
     monkeypatch.delenv("CI", raising=False)  # with CI set, pytest does not shorten its summary
     # Compiled, a test would run unchanged if its file changes in the same second to the same size.

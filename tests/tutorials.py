@@ -210,8 +210,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )
-    # cassetter (for the benchmarks) and pytest-recording define the same option, and pytest-asyncio
-    # warns of a default.
+    # cassetter and pytest-recording define the same option, and pytest-asyncio warns of a default.
     plugins = {"PYTEST_ADDOPTS": "-p no:cassetter -p no:asyncio"}
     client.execute(env={**without_key, **plugins, **(environ or {})})
 

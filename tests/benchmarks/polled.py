@@ -1,4 +1,4 @@
-"""What the benchmarks record, load and replay, from where, and beside which libraries."""
+"""What the benchmarks record, load and replay, and from where."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import pytest
 from cassette_samples import BASE_URL, answered, get
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from multiprocessing.connection import Connection
-    from pathlib import Path
 
     from directmail_lab.exchange.values import Interaction
 
@@ -75,14 +72,3 @@ def _serve(make: Callable[[], Any], pipe: Connection) -> None:
     with make() as service:
         pipe.send((service.base_url, getattr(service, "api_key", "")))
         pipe.recv()
-
-
-def cassette_of(library: str, path: Path) -> AbstractContextManager[object]:
-    """Return another library's cassette, which records if there is no file yet, or replays."""
-    if library == "dvd-rw":
-        reason = "dvd-rw is not installed: it needs Python 3.12"
-        loader = pytest.importorskip("dvd_rw.loader", reason=reason)
-        cassette: AbstractContextManager[object] = loader.DVDLoader(path)
-    else:
-        cassette = pytest.importorskip(library).use_cassette(str(path), record_mode="once")
-    return cassette

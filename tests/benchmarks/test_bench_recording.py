@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, answered, count_calls, opened, post, recorded
-from polled import cassette_of, different, served
+from cassette_samples import count_calls, opened, recorded
+from polled import different, served
 
 import directmail_lab as dm
 from directmail_lab import Session
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Turns
-    from pytest_benchmark.fixture import BenchmarkFixture
 
-    from directmail_lab.exchange.values import Interaction
 
 REQUESTS = 20  # few: on a busy machine, a short turn may have the processor for itself
 TASKS = 50
@@ -111,39 +108,6 @@ def test_a_request_by_50_tasks(
             runner.run(client.aclose())
 
 
-@pytest.mark.parametrize("library", ["vcr", "cassetter", "dvd-rw"])
-def test_recording_by_other_libraries(
-    in_turns: Turns, account: tuple[str, str], tmp_path: Path, library: str
-) -> None:
-    """A hundred requests, from opening a new cassette to closing it, which is when most write."""
-    our_path, their_path = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
-    address = addresses()
-
-    def send(client: httpx.Client) -> None:
-        for _ in range(100):
-            client.get(next(address))
-
-    def plain() -> None:
-        with httpx.Client(base_url=account[0], auth=(account[1], "")) as client:
-            send(client)
-
-    def ours() -> None:
-        with Session(*account, pace="off") as session:
-            session.record(our_path)
-            send(session.client)
-
-    def theirs() -> None:
-        with cassette_of(library, their_path):
-            plain()
-
-    def before() -> None:
-        our_path.unlink(missing_ok=True)
-        their_path.unlink(missing_ok=True)
-
-    calls = {"httpx": plain, "ours": ours, library: theirs}
-    in_turns(calls, {}, rounds=10, requests=100, before=before)
-
-
 def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_path: Path) -> None:
     """Ten requests, and what the monitor and the list then show: as many steps after 10,000."""
     with Session(*account, pace="off") as session:
@@ -199,29 +163,3 @@ def test_replacing_ten_thousand(in_turns: Turns, tmp_path: Path) -> None:
     before()
 
     assert len(read_cassette(old)) == size
-
-
-@pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("size", [0, 1_000, 16_000])
-def test_a_new_letter_beside(benchmark: BenchmarkFixture, tmp_path: Path, size: int) -> None:
-    """On the second day, no letter is compared with those of the first."""
-    benchmark.group = "a new letter on the second day"
-    path = recorded(tmp_path / "tour.yaml", *map(letter, range(size)))
-    new = map(letter, itertools.count(size))
-    options: dict[str, Any] = {"record_mode": "update", "base_url": BASE_URL}
-    with Cassette(path, notice=lambda _: None, **options) as cassette:
-
-        def send() -> None:
-            written = next(new)
-            assert not cassette.sent_before(written.request)
-            begun = cassette.begin(written.request, datetime.now(UTC))
-            cassette.record(written, begun)
-
-        send()  # reads the old ones
-        benchmark.pedantic(send, rounds=10, iterations=50)
-
-
-def letter(number: int) -> Interaction:
-    """Return a letter to one of many persons, and its response."""
-    body = b'{"to": {"name": "Person %d", "city": "Bern"}, "template": "welcome"}' % number
-    return replace(answered(post(body), status=201), recorded_at=datetime.now(UTC))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from cassette_samples import recorded
-from polled import BASE_URL, cassette_of, different, mocked
+from polled import BASE_URL, different, mocked
 
 from directmail_lab import Session
 from directmail_lab.cassettes import Cassette, read_cassette
@@ -96,30 +95,6 @@ def test_replay_by_50_tasks(in_turns: Turns, tmp_path: Path, size: int) -> None:
             "ours": lambda: runner.run(asking.by_tasks(session.async_client)),
         }
         in_turns(calls, GOALS, rounds=100, requests=REQUESTS, before=asking.turn)
-
-
-@pytest.mark.parametrize("library", ["vcr", "cassetter", "dvd-rw"])
-def test_replay_by_other_libraries(in_turns: Turns, tmp_path: Path, library: str) -> None:
-    """They play each interaction once, so each round opens the cassette anew."""
-    path, asking = tmp_path / "theirs.yaml", Asking(REQUESTS)
-    transport = mocked()
-    with (
-        ExitStack() as cassette,
-        httpx.Client(transport=transport) as mock,
-        httpx.Client(transport=mocked()) as theirs,
-    ):
-        # vcrpy replaces this method of the class, and dvd-rw the other one.
-        vars(transport)["handle_request"] = transport.handle_request
-        vars(mock)["send"] = mock.send
-        with cassette_of(library, path):
-            asking.by(theirs)
-
-        def opened() -> None:
-            cassette.close()
-            cassette.enter_context(cassette_of(library, path))
-
-        calls = {"MockTransport": lambda: asking.by(mock), library: lambda: asking.by(theirs)}
-        in_turns(calls, {}, rounds=20, requests=REQUESTS, before=opened)
 
 
 def test_memory_of_a_hundred_thousand(tmp_path: Path) -> None:
