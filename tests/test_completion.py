@@ -59,15 +59,6 @@ def test_tab_after_the_package_shows_its_public_names(tab: Any) -> None:
 
 
 @pytest.mark.slow
-def test_tab_after_a_session_shows_what_its_help_explains(tab: Any) -> None:
-    """A session has few public names."""
-    names = tab("session.")
-
-    assert {"me", "get", "record", "client", "base_url", "allow_writes"} <= set(names)
-    assert len(names) <= 30
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "offered"),
     [

@@ -9,14 +9,11 @@ import math
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 from unittest.mock import Mock
 
@@ -601,48 +598,6 @@ def test_sessions_that_know_nothing_of_each_other_hardly_overrun_the_allowance(
     assert service.statuses.count(200) == 400
     assert service.statuses.count(429) <= refused * 400
     assert took_s <= 1.2 * 27.0
-
-
-READER = """
-import sys, time
-from concurrent.futures import ThreadPoolExecutor
-import directmail_lab as dm
-
-address, key, requests, threads = sys.argv[1:]
-session = dm.Session(address, key)
-session.get("/v1/lists")  # loads certificates and connects: in many processes, it takes seconds
-print("ready", flush=True)
-sys.stdin.readline()
-began = time.time()
-with ThreadPoolExecutor(int(threads)) as pool:
-    got = [*pool.map(lambda _: session.get("/v1/users/me").status_code, range(int(requests)))]
-assert set(got) == {200}
-print(began, time.time(), (dm.rate_limits(session)["status"] == 429).sum())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("processes", "requests", "threads"), [(6, 20, 1), (2, 60, 4)])
-def test_processes_share_one_allowance(processes: int, requests: int, threads: int) -> None:
-    """No read of the 120 fails. The bounds are wide because the machine may be busy."""
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with stand_in(limit=40, window_s=3.0, limits={}) as service, ExitStack() as stack:
-        command = [sys.executable, "-c", READER, service.base_url, service.api_key]
-        command += [str(requests), str(threads)]
-        started = [
-            stack.enter_context(subprocess.Popen(command, text=True, **pipes))
-            for _ in range(processes)
-        ]
-        for process in started:
-            process.stdout.readline()
-        for process in started:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        ends = [process.communicate()[0].split() for process in started]
-    began, ended, refused = zip(*[map(float, each) for each in ends], strict=True)
-
-    assert sum(refused) <= 0.2 * 120
-    assert max(ended) - min(began) <= 2.5 * 2 * 3.0
 
 
 @pytest.mark.posix("forks")

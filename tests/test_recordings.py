@@ -42,22 +42,6 @@ def test_interactions_are_numbered_from_one(tour: Path) -> None:
             recording.interaction(number)
 
 
-def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
-    """Live and recording share one, each replay has its own, and a block restores the previous."""
-    own = live.recording
-    with live.record("tour"):
-        assert live.recording is own
-        with live.replay("first-look"):
-            replayed = live.recording
-            live.me()
-        assert live.recording is own
-    with live.replay("first-look"):
-        again = live.recording
-
-    assert (len(own), len(replayed), len(again)) == (0, 1, 0)
-    assert (own.name, replayed.title) == ("this session", "first-look (replayed)")
-
-
 def test_a_sessions_interactions_are_shown_without_the_key(
     service: FaultyService, live: Session
 ) -> None:

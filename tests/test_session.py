@@ -25,7 +25,6 @@ from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Response
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
 from directmail_lab.sessions.session import Session, bind_to_test, on_reading
-from directmail_lab.sessions.transports.extensions import received_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,26 +230,6 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
         asyncio.run(session.me_async())
 
     assert pauses == slept * 2
-
-
-def test_a_response_carries_its_number_in_the_recording(
-    service: FaultyService, live: Session
-) -> None:
-    def seen() -> list[tuple[int, int]]:
-        """Return the number and the attempt of each response."""
-        last = live.client.get("/v1/users/me", follow_redirects=True)
-        each = [received_of(response) for response in (*last.history, last)]
-        return [(one.number, one.reading.attempt) for one in each if one.reading is not None]
-
-    with service.fault(redirect_to="/v1/lists", status=302, path="/v1/users"):
-        sent = seen()
-        with live.record("tour"):
-            recorded = seen()
-    with live.replay("tour"):
-        replayed = seen()
-
-    assert (sent, recorded, replayed) == ([(1, 1), (2, 1)], [(3, 1), (4, 1)], [(1, 1), (2, 1)])
-    assert [each.attempt for each in live.recording.readings()] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("retry", [True, False])
