@@ -1,12 +1,12 @@
 """Set up every test: no API key, no user settings, and no network except this machine."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -22,10 +22,6 @@ from directmail_lab.sessions.session import Session
 from directmail_lab.sessions.transports import writes
 from directmail_lab.settings import is_loopback
 from directmail_lab.share import package_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytest_plugins = ["pytester"]
 

@@ -1,21 +1,17 @@
 """A session with an OpenAPI document: its templates, and which responses it does not describe."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.exchange.api_document import ApiDocument
 from directmail_lab.exchange.values import Interaction, Request, Response
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
 
 BASE = "https://api.example.com/eu"
 LETTER = {

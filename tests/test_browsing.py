@@ -1,13 +1,11 @@
 """What the page of the browser of interactions gets: rows, details and bodies."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cassette_samples import answered, get, opened, recorded, typed
@@ -16,11 +14,8 @@ from marks import slow
 import directmail_lab as dm
 import directmail_lab.notebook.browser_data
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.exchange.values import no_response
+from directmail_lab.exchange.values import Interaction, no_response
 from directmail_lab.notebook.browser_data import Row, handle_request, static_table
-
-if TYPE_CHECKING:
-    from directmail_lab.exchange.values import Interaction
 
 LIST = {"action": "list", "first": 1, "limit": 9}
 DETAIL = {"action": "detail", "number": 1}
@@ -148,7 +143,6 @@ def test_the_page_tells_what_is_special_about_a_file() -> None:
 def test_an_interaction_without_a_response_says_why() -> None:
     """Its row has no status and counts as failed."""
     lost = no_response("read_timeout", "timed out")
-    assert lost is not None
     recording = tape(replace(answered(), response=lost))
     detail = ask(recording, **DETAIL)
 

@@ -1,7 +1,5 @@
 """Many requests in one call, and the rows of a frame as requests."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -9,8 +7,9 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
@@ -21,10 +20,6 @@ from faulty_service import Fault, FaultyService
 import directmail_lab as dm
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session, on_reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # -- many paths --------------------------------------------------------------------------------
 

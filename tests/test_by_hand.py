@@ -1,8 +1,7 @@
 """What a person changed in a cassette of ours is read as vcrpy reads it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cassette_samples import (
@@ -21,9 +20,6 @@ from vcr.serializers import yamlserializer
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.share.audit import audit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLOW = (
     '- {request: {method: GET, uri: "https://api.example.test/hand", body: "", headers: {}}, '

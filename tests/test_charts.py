@@ -1,13 +1,12 @@
 """The chart: what it draws, and how a notebook shows it."""
 
-from __future__ import annotations
-
 import io
 import math
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -19,9 +18,6 @@ from reading_samples import NOON_S, reading as sample
 from directmail_lab.questions.chart import Chart, chart_rate_limits
 from directmail_lab.readings.frame import frame_of
 from directmail_lab.readings.reading import Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def reading(at: float, remaining: int | None, path: str = "/v1/users/me", **kw: Any) -> Reading:

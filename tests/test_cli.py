@@ -1,7 +1,5 @@
 """The command line as a user sees it, in its own process if that matters."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import json
@@ -11,15 +9,17 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 import vcr
 import yaml
 from cassette_samples import answered, get, opened, recorded
+from faulty_service import FaultyService
 from key_search import traces
 from tutorials import read, run
 from typer.testing import CliRunner
@@ -31,16 +31,9 @@ from directmail_lab.cassettes.journal import journal_of
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import error_message
 from directmail_lab.errors import DirectMailLabError
+from directmail_lab.server.standin import StandIn
+from directmail_lab.sessions.session import Session
 from directmail_lab.share import tutorials
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from click.testing import Result
-    from faulty_service import FaultyService
-
-    from directmail_lab.server.standin import StandIn
-    from directmail_lab.sessions.session import Session
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "directmail_lab"]
@@ -48,7 +41,7 @@ COMMAND = [sys.executable, "-m", "directmail_lab"]
 KEY = "dm_" + "live_" + "8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 
 
-def invoke(*words: object) -> Result:
+def invoke(*words: object) -> Any:
     """Run a command in this process; the result has the error that ``main`` would print."""
     return CliRunner().invoke(app, [*map(str, words)])
 
@@ -76,7 +69,6 @@ def started(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.
 
 
 def output_until(process: subprocess.Popen[str], last: str) -> str:
-    assert process.stdout is not None
     lines = []
     while not lines or (lines[-1] and last not in lines[-1]):
         lines.append(process.stdout.readline())
@@ -280,7 +272,7 @@ def test_a_cassette_with_neither_times_nor_bodies_is_read_by_each_command(words:
 # -- cassettes ---------------------------------------------------------------------------------
 
 
-def cassette(*words: object) -> Result:
+def cassette(*words: object) -> Any:
     return invoke("cassette", *words)
 
 

@@ -3,8 +3,6 @@
 Each test runs with synchronous and asynchronous clients, against a real server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,10 +1,9 @@
 """Tab, as JupyterLab asks a kernel for it, with Jedi on."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -13,9 +12,6 @@ from jupyter_client.manager import start_new_kernel
 
 import directmail_lab as dm
 from directmail_lab.notebook.completion import complete
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 HOSTILE_PATHS = (
     """/v1/a"+str(__import__("os").system("id"))+\"""",

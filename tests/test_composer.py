@@ -1,15 +1,14 @@
 """The widget of `browse`: what it shows, and what it sends from its form."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cassette_samples import BASE_URL, NOON, answered, get, recorded
@@ -23,11 +22,7 @@ from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedE
 from directmail_lab.exchange.values import Interaction, no_response
 from directmail_lab.notebook.browser import BrowserWidget
 from directmail_lab.notebook.browser_data import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session
 
 ME = "/v1/users/me"
 
@@ -112,7 +107,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
         ("first-look", "waiting"): many,
     }.items():
         with pytest.raises(error, match=says):
-            dm.browse(source)  # type: ignore[arg-type]
+            dm.browse(source)
     with pytest.raises(NotConnectedError, match=r"login\(\)"):
         dm.browse()
 
@@ -270,7 +265,6 @@ def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
     asked = page.send("POST", "/v1/letters")
     sent = page.ask("confirm", token=asked["token"])
 
-    assert at is not None
     when = f"on {at.day} {at:%B %Y} at {at:%H:%M} UTC (201)"
     assert f"It was sent before, {when}. It may" in asked["question"]
     assert sent == {"number": 2}
@@ -282,7 +276,6 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
 ) -> None:
     """A second one would be sent, so there is a question; so would one without a response."""
     lost = no_response("read_timeout", "timed out")
-    assert lost is not None
     with session.record("tour"):
         dm.post("/v1/letters")
         dm.me()
@@ -297,7 +290,6 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
         again, unanswered = page.send("POST", "/v1/letters"), page.send("PUT", "/v1/letters")
         rows, detail = page.rows(), page.ask("detail", number=replayed["number"])
     written = read_cassette(path).interaction(1).recorded_at
-    assert written is not None
 
     assert "token" in again.keys() & unanswered.keys()
     assert service.requests == {"POST /v1/letters": 1, f"GET {ME}": 1, "GET /v1/lists": 1}

@@ -1,8 +1,6 @@
 """The three rules of the contract (service.md part 8), checked on readings."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,9 +8,7 @@ from reading_samples import reading
 
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of
-
-if TYPE_CHECKING:
-    from directmail_lab.readings.reading import Reading
+from directmail_lab.readings.reading import Reading
 
 
 def check(*readings: Reading) -> pd.DataFrame:
@@ -74,7 +70,7 @@ def test_another_servers_and_no_response_are_not_checked() -> None:
 def test_a_notebook_shows_each_rule_whole_and_escaped() -> None:
     """pandas alone would cut the rule's text after 50 characters."""
     frame = check(reading(path="/a<b>", limit=None))
-    shown = frame._repr_html_()  # type: ignore[operator]
+    shown = frame._repr_html_()
 
     assert all(f">{statement}<" in shown for statement in frame["statement"])
     assert "/a&lt;b&gt;" in shown

@@ -1,14 +1,14 @@
 """The sources of a key, the places that store it, and that nothing shows it."""
 
-from __future__ import annotations
-
 import getpass
 import pickle
 import sys
 import threading
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +27,6 @@ from directmail_lab.credentials import (
 from directmail_lab.errors import CredentialError, DirectMailLabError
 from directmail_lab.sessions.current import connect
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 KEY = "k-1f9d2c7a-secret"
 ADDRESS = "https://eu.example.com"
@@ -218,9 +214,9 @@ WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
     (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "contains a colon"),
     (f"{KEY}:", lambda: connect(ADDRESS), "contains a colon"),
     ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
-    ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),  # type: ignore[arg-type]
+    ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),
     ("", lambda: Session(KEY, ADDRESS), "Give the address first, then the key"),
-    ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),  # type: ignore[arg-type]
+    ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),
     ("", lambda: Session(f"https://{KEY}@api.test"), "contains a user name or password"),
 ]
 

@@ -1,7 +1,5 @@
 """The module-level calls: where their session comes from, and what they say about bad input."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
@@ -9,17 +7,13 @@ import pydoc
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab import questions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 NAMES = [name for name in dir(dm) if name != "__version__"]
 WRITES = ("post", "put", "patch", "delete", "request")

@@ -1,18 +1,16 @@
 """How frames of sentences look in a notebook, how tables look in a terminal, and progress bars."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import httpx
 import pandas as pd
 import pytest
 from cassette_samples import answered, get, recorded
+from faulty_service import FaultyService
 from IPython.core.formatters import DisplayFormatter
 
 import directmail_lab as dm
@@ -20,11 +18,7 @@ from directmail_lab.cli.output import show
 from directmail_lab.display import ProgressBar, with_whole_cells
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.questions.cells import shown
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
-
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session
 
 
 def test_a_notebook_shows_whole_sentences_and_the_notes() -> None:

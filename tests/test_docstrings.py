@@ -1,20 +1,16 @@
 """What the docstrings and the messages say to a person who types."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import directmail_lab as dm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = Path(str(dm.__file__)).parent
 

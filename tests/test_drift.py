@@ -1,14 +1,13 @@
 """Drift: comparing two responses, and a cassette with today's service."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+import pandas as pd
 import pytest
 from cassette_samples import answered, get, recorded, theirs
 from client_service import KEY, ClientService
@@ -28,10 +27,6 @@ from directmail_lab.questions.drift import drift
 from directmail_lab.server.standin import STAND_IN_RECORD
 from directmail_lab.sessions import current
 from directmail_lab.sessions.transports.network import NetworkTransport
-
-if TYPE_CHECKING:
-    import httpx
-    import pandas as pd
 
 RECORD: dict[str, Any] = json.loads(json.dumps(STAND_IN_RECORD))
 
@@ -249,7 +244,7 @@ def test_an_unchanged_service_gives_an_empty_frame(
     assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
     assert table.attrs["notes"] == ["4 requests sent.", "No difference."]
-    assert "4 requests sent." in table._repr_html_()  # type: ignore[operator]
+    assert "4 requests sent." in table._repr_html_()
 
 
 def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:

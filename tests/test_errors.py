@@ -1,14 +1,13 @@
 """What a user sees of an error, in a notebook and from httpx's own clients."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import httpx
@@ -19,10 +18,6 @@ from IPython.core.interactiveshell import InteractiveShell
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions.session import Session, on_reading
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 KEY = "k-7Qf2-not-to-be-seen"
 

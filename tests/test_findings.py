@@ -1,12 +1,11 @@
 """Findings: what was seen of each part that service.md leaves open, and what tells more."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,9 +18,6 @@ from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.questions.findings import findings
 from directmail_lab.sessions import current
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ME = "the user's record"
 UNIT = "unit of X-RateLimit-Reset"
@@ -114,7 +110,7 @@ def test_a_live_sessions_findings_need_no_recording() -> None:
     with server, current_session(server, pace="off") as opened:
         for _ in range(3):
             opened.client.get(ME_PATH)
-        asyncio.run(opened.async_client.get(ME_PATH))  # type: ignore[arg-type]
+        asyncio.run(opened.async_client.get(ME_PATH))
         with opened.client.stream("GET", ME_PATH):
             pass
         frame = findings()

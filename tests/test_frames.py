@@ -1,7 +1,5 @@
 """`frame` of any body and of many: rows, columns, dtypes, and refusals."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -305,7 +303,7 @@ def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
     assert 'on_error="keep"' in caught.value.__notes__[0]
     assert frame(refused, on_error="keep")["error"].item() == "no"
     with pytest.raises(ValueError, match="on_error must be one of"):
-        frame(refused, on_error="ignore")  # type: ignore[arg-type]
+        frame(refused, on_error="ignore")
 
 
 def test_many_responses_make_one_frame_and_failures_one_warning() -> None:

@@ -4,13 +4,12 @@ The tests replace each value of a cassette in each layout by many odd values, an
 everything that reads a cassette.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -21,9 +20,6 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, redact, repair
 from directmail_lab.share.audit import audit
 from directmail_lab.share.cassette_page import make_page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # The number of changed cassettes to try, drawn at random from about 5,000. With
 # DIRECTMAIL_TEST_HOSTILE=all, each is tried.

@@ -1,23 +1,17 @@
 """One interaction in full: redacted, limited in length, and escaped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import NOON, answered, get, recorded
+from faulty_service import FaultyService
 
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.values import Interaction
 from directmail_lab.questions.interaction_view import InteractionView
 from directmail_lab.questions.interactions import interactions
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
-
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session
 
 
 def test_the_view_of_a_long_interaction_is_truncated() -> None:
@@ -89,7 +83,7 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
 def test_a_number_with_several_recordings_is_an_error(tour: Path) -> None:
     for several in (tour.parent, [tour, tour]):
         with pytest.raises(ValueError, match="Give one cassette"):
-            interactions(several, number=1)  # type: ignore[call-overload]
+            interactions(several, number=1)
 
 
 def test_a_dropped_body_does_not_look_like_an_empty_body(

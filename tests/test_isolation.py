@@ -1,15 +1,13 @@
 """Several sessions at once, and one session in many threads: responses are never mixed up."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -19,9 +17,6 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.server.standin import StandIn, stand_in
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 THREADS = TASKS = 8
 WORKERS = range(THREADS + TASKS)

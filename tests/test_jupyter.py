@@ -1,14 +1,11 @@
 """What our Jupyter server extension returns, to whom, and what it never returns."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import nbformat
@@ -20,9 +17,6 @@ import directmail_lab
 from directmail_lab import jupyter
 from directmail_lab.notebook.browser_data import Row
 from directmail_lab.share.tutorials import first_tutorial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow  # a Jupyter server starts
 

@@ -3,8 +3,6 @@
 `.ci/run` runs the same suite, `light/replaying.py`, where these packages are not installed.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib

@@ -1,19 +1,14 @@
 """While a session has a key, no log handler gets to see it."""
 
-from __future__ import annotations
-
 import base64
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from key_search import traces
 
 from directmail_lab.redaction import PLACEHOLDER, Redactor
 from directmail_lab.redaction.logs import GUARDED_LOGGERS, guard_logs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 OTHER = "dm_test_Zq4Rw8sDk2Lm6Np0Vx3Bt7Gh5Jc1"

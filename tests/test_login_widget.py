@@ -1,16 +1,16 @@
 """The sign-in form without a browser: what it receives, does, shows and keeps."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from faulty_service import FaultyService
 from test_credentials import MemoryKeyring
 
 import directmail_lab as dm
@@ -19,14 +19,8 @@ from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.notebook.login import LoginWidget, SignInRequest, explain, login
+from directmail_lab.server.standin import StandIn
 from directmail_lab.sessions import current
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.server.standin import StandIn
 
 TYPED = ("address", "key", "remember")
 SECRET = "k-7Qf2-not-to-be-seen"

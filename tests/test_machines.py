@@ -3,15 +3,14 @@
 `.ci/run` runs this module and others on a disk with Windows' rules: see `machines/disk.py`.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cassette_samples import answered, get, recorded
@@ -20,11 +19,7 @@ import directmail_lab as dm
 from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.display import shell_word, utc_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session
 
 IS_WINDOWS_DISK = os.environ.get("TEST_DISK") == "windows"
 

@@ -1,30 +1,24 @@
 """The modes of a session, as statements, blocks and decorators, and their options."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.files import write_cassette
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session, bind_to_test, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.exchange.values import Interaction
 
 TOUR = Path("cassettes/tour.yaml")
 
@@ -185,7 +179,6 @@ def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -
 
 def test_redaction_follows_the_changes_and_omissions_of_before_record(connected: Session) -> None:
     key = key_of(connected)
-    assert key is not None
 
     def hook(interaction: Interaction) -> Interaction | None:
         if interaction.request.uri.endswith("/v1/lists"):
@@ -255,7 +248,6 @@ def recorded(service: FaultyService) -> Path:
 def day_of(path: Path) -> str:
     """Return the day of a cassette's recording, as the package shows it."""
     (at, *_) = [each.recorded_at for each in read_cassette(path)]
-    assert at is not None
     return f"{at.day} {at:%B %Y}"
 
 

@@ -1,12 +1,11 @@
 """The live monitor without a browser: what it shows, how often, and how it ends."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from reading_samples import reading as sample
@@ -16,13 +15,8 @@ from directmail_lab.cassettes import RawInteraction, SessionRecording
 from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
-from directmail_lab.sessions.session import allowances_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from directmail_lab.server.standin import StandIn
-    from directmail_lab.sessions.session import Session
+from directmail_lab.server.standin import StandIn
+from directmail_lab.sessions.session import Session, allowances_of
 
 WAIT_S = 10.0
 NO_MESSAGES = RawInteraction("", (), b"", (), "", None)
@@ -217,7 +211,7 @@ def test_a_monitor_of_a_source_shows_that_alone(connected: Session, service: Sta
     assert shown["source"] == "first-look, recorded on 21 November 2026"
     assert of_cassette.snapshot()["source"] == shown["source"]
     with pytest.raises(ValueError, match="Give one cassette here"):
-        dm.monitor(["first-look", "waiting"])  # type: ignore[arg-type]
+        dm.monitor(["first-look", "waiting"])
 
 
 def test_updates_are_few_however_many_responses_there_are() -> None:

@@ -1,7 +1,5 @@
 """What a session sends and what it does not: writes, redirects, the key, forked children."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -14,28 +12,22 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import httpx
 import pytest
+from faulty_service import FaultyService
 from hypothesis import example, given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import AddressError, DirectMailLabError
 from directmail_lab.server.standin import StandIn
-from directmail_lab.sessions.session import Session, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.sessions.session import ModeChange
-
+from directmail_lab.sessions.session import ModeChange, Session, key_of
 
 KEY = "some-key-0123456789"
 MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="tour")])
@@ -174,7 +166,6 @@ def test_a_key_in_an_errors_message_is_removed(
 ) -> None:
     """A host name or a server's words may contain the key, whoever wrote the message."""
     key = key_of(live)
-    assert key is not None
     _, send = answering(monkeypatch)
     send.side_effect = error(f"about {key.reveal()}")
     with pytest.raises(error, match="about <API_KEY>"):

@@ -1,7 +1,5 @@
 """A request to which no response came: how a file keeps it, and what each reader makes of it."""
 
-from __future__ import annotations
-
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +30,6 @@ REASON = "the connection broke\u2028"
 
 def unanswered(kind: NoResponse, request: Request | None = None) -> Interaction:
     response = no_response(kind, REASON)
-    assert response is not None
     return Interaction(request or get(), response, NOON, 0.042, attempt=2)
 
 

@@ -1,7 +1,5 @@
 """OpenAPI from recordings: valid, true of every interaction, and without recorded values."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Operations: which segments of a path are ids."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

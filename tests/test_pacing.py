@@ -1,7 +1,5 @@
 """Pacing and retries, mostly on a fake clock; a few tests use the real one."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools
@@ -68,7 +66,7 @@ def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
 def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
     unit: str, window_s: float, rounding: object
 ) -> None:
-    service = Service(Clock(), window_s=window_s, unit=unit, rounding=rounding)  # type: ignore[arg-type]
+    service = Service(Clock(), window_s=window_s, unit=unit, rounding=rounding)
 
     burst(service, 25, max_wait_s=4000.0)
 
@@ -316,7 +314,7 @@ def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
     """The last response or error reaches the caller unchanged, and each response is a reading."""
     service, log = Service(Clock()), SessionRecording("paced", BASE_URL)
     is_status = isinstance(failure, int)
-    service.instead = [httpx.Response(failure) if is_status else failure for _ in range(9)]  # type: ignore[arg-type]
+    service.instead = [httpx.Response(failure) if is_status else failure for _ in range(9)]
 
     with client(service, recording=log) as paced_client:
         try:

@@ -1,13 +1,10 @@
 """A recording as one HTML file: what is in it, what never is, and when it is not written."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import answered, get, recorded, theirs, typed
@@ -17,12 +14,10 @@ import directmail_lab as dm
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cli import app
 from directmail_lab.errors import DirectMailLabError
+from directmail_lab.exchange.values import Interaction
+from directmail_lab.sessions.session import Session
 from directmail_lab.share import cassette_page as page
 from directmail_lab.share.cassette_page import save_page
-
-if TYPE_CHECKING:
-    from directmail_lab.exchange.values import Interaction
-    from directmail_lab.sessions.session import Session
 
 KEY = "pg+7_Tw3X~planted~in-a-page"
 

@@ -1,7 +1,5 @@
 """The pages of a list, in the styles of many services, from a real server on loopback."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json
@@ -616,7 +614,7 @@ def test_a_number_in_place_of_a_name_is_an_error(
 ) -> None:
     path = serve(FOLLOWED["next_url"])
     with pytest.raises(ValueError, match=rf'{option}= is the name .*params=\{{"{option}": 2\}}'):
-        dm.pages(path, **{option: 2})  # type: ignore[arg-type]
+        dm.pages(path, **{option: 2})
 
 
 @pytest.mark.parametrize(("style", "message", "count", "query"), WARNED.values(), ids=WARNED)

@@ -3,13 +3,11 @@
 A search keeps Python's global lock, so a slow pattern would block JupyterLab's server.
 """
 
-from __future__ import annotations
-
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +20,6 @@ from directmail_lab.redaction import Redactor
 from directmail_lab.redaction.personal import count_personal
 from directmail_lab.redaction.suspects import credentials_in, texts_of
 from directmail_lab.server.rewriting import origins_of, to_client
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY = "8fK2+/x1"
 

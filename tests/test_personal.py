@@ -1,13 +1,11 @@
 """Personal data becomes pseudonyms: stable, of the same type, and only if the user asks."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
+from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import answered, get, opened
@@ -19,9 +17,6 @@ from directmail_lab.redaction.personal import count_personal
 from directmail_lab.redaction.suspects import texts_of
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 EMAIL = "joe.smith+mail@corp.com"
 PHONE = "+31 6 1234 5678"

@@ -1,15 +1,15 @@
 """Readings: parsed strictly and without exceptions, and collected in a frame."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from cassette_samples import NOON, answered
+from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 from reading_samples import NOON_S, reading as sample
 
@@ -22,11 +22,6 @@ from directmail_lab.readings.reset_unit import UnitName
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.clients.refusals import check
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from faulty_service import FaultyService
 
 TEXTS = dict.fromkeys(("method", "path", "operation", "source", "cassette", "problem"), "string")
 COUNTS = dict.fromkeys(("limit", "remaining", "reset", "cassette_number"), "Int64")
@@ -106,14 +101,14 @@ def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units() -> 
     """The frame names a unit only if all recordings have the same one."""
     first = ([reading(cassette="a"), reading(1, cassette="a")], "seconds_left")
     second = ([reading(reset=60_000, cassette="b")], "milliseconds_left")
-    frame = frame_of_many([first, second])  # type: ignore[list-item]
+    frame = frame_of_many([first, second])
     none = frame_of_many([])
 
     assert frame["cassette"].tolist() == ["a", "a", "b"]
     assert frame.index.tolist() == [1, 2, 1]
     assert {each.timestamp() - NOON_S for each in frame["reset_at"]} == {60}
     assert frame.attrs["reset_unit"] == "undetermined"
-    assert frame_of_many([first, first]).attrs["reset_unit"] == "seconds_left"  # type: ignore[list-item]
+    assert frame_of_many([first, first]).attrs["reset_unit"] == "seconds_left"
     assert dtypes(frame) == dtypes(none)
 
 

@@ -1,7 +1,5 @@
 """The README: its Python prints the output shown, and its commands and links are valid."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,34 +1,28 @@
 """`Recording`, of a file or of a session: how it numbers interactions, and what it keeps."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import httpx
 import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, recorded, theirs, typed
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, Policy, memory, read_cassette
 from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES
+from directmail_lab.exchange.values import Request, Response
 from directmail_lab.notebook.browser_data import detail, rows
 from directmail_lab.sessions.session import Session, open_recording
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.exchange.values import Request, Response
 
 
 def test_interactions_are_numbered_from_one(tour: Path) -> None:

@@ -1,21 +1,16 @@
 """What an error says of a response with an error status, in the words of the service."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.errors import NotJSONError, ServiceError
 from directmail_lab.sessions.clients.refusals import check
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
-
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session
 
 LONG = "x" * 3_000
 FIVE = "f0: No; f1: No; f2: No; f3: No; f4: No"

@@ -1,21 +1,15 @@
 """The unit of Reset: inferred once the readings allow only one, and never wrong."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from reading_samples import reading as sample
 
+from directmail_lab.readings.reading import Reading
 from directmail_lab.readings.reset_unit import ResetUnitInference, infer_reset_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from directmail_lab.readings.reading import Reading
 
 NOW_S = 1_795_262_400.3
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
@@ -166,7 +160,7 @@ def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str)
 @pytest.mark.parametrize("stated", UNITS)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_stated_unit_is_used_even_if_the_readings_contradict_it(stated: str, unit: str) -> None:
-    inference = ResetUnitInference(stated=stated)  # type: ignore[arg-type]
+    inference = ResetUnitInference(stated=stated)
     for each in window(unit, BY_HAND):
         inference.observe(each)
     evidence = inference.evidence()

@@ -1,7 +1,5 @@
 """Recording again: every request is sent, and new responses replace those of earlier runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -12,11 +10,12 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -51,9 +50,6 @@ from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.redaction import Redactor
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TOUR = Path("cassettes/tour.yaml")
 

@@ -1,12 +1,11 @@
 """Beyond one machine: the readers are pure functions of a path, and run under Dask unchanged."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,10 +14,7 @@ from cassette_samples import answered, get, recorded
 import directmail_lab as dm
 from directmail_lab.server.standin import stand_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Reader = Callable[[object], pd.DataFrame]
+Reader = Callable[[object], pd.DataFrame]
 
 ROOT = Path(__file__).parent.parent
 CASSETTES = 200

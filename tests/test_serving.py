@@ -1,7 +1,5 @@
 """A cassette served over real HTTP on loopback, for any client."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """A session over real sockets: its modes, what it records, and what it refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -12,26 +10,22 @@ import weakref
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import httpx
+import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, answered, recorded
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Matching
 from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Response
+from directmail_lab.readings.reading import Reading
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
 from directmail_lab.sessions.session import Session, bind_to_test, on_reading
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from faulty_service import FaultyService
-
-    from directmail_lab.readings.reading import Reading
-    from directmail_lab.sessions.transports.mode import Timing
+from directmail_lab.sessions.transports.mode import Timing
 
 
 def text_of(cassette: str) -> str:

@@ -1,7 +1,5 @@
 """Sharing: the audit finds secrets and personal data, and the zip contains what a reader needs."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -15,8 +13,9 @@ import tomllib
 import warnings
 import zipfile
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nbformat
 import pytest
@@ -35,17 +34,12 @@ from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.exchange.values import Interaction, Request
 from directmail_lab.notebook.login import LoginWidget, SignInRequest
 from directmail_lab.redaction.key import KeySearch
-from directmail_lab.server.standin import STAND_IN_KEY
+from directmail_lab.server.standin import STAND_IN_KEY, StandIn
 from directmail_lab.share import package_files as package_files_module
 from directmail_lab.share.audit import Finding, audit, find
 from directmail_lab.share.package_files import package_files
 from directmail_lab.share.packing import share
 from directmail_lab.share.tutorials import FIRST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from directmail_lab.server.standin import StandIn
 
 # Not `me`, for which each kernel would import pandas.
 REPLAY = """\

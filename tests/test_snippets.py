@@ -1,15 +1,15 @@
 """A recorded request as code: it sends the same request, and never contains the key."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import httpx
@@ -25,10 +25,6 @@ from directmail_lab.questions.interaction_view import InteractionView
 from directmail_lab.questions.snippets import copy_as
 from directmail_lab.server.loopback import LoopbackServer
 from directmail_lab.settings import origin_of, trusted_origins
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 KEY = "k+7/Tz3W~for~snippets"
 BOUNDARY = "multipart/form-data; boundary=b0"
@@ -115,7 +111,6 @@ def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(
     by_session, by_code = (header(each.headers, "Authorization") for each in (asked, echo.seen))
 
     assert by_session == by_code
-    assert by_session is not None
     assert by_session.partition(" ")[0].lower() == scheme["scheme"]
 
 

@@ -1,7 +1,5 @@
 """Each question, asked of each kind of source: what it covers, and its errors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,12 +1,10 @@
 """The stand-in service over real sockets keeps service.md; the tests' own version has faults."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,10 +20,6 @@ from directmail_lab.exchange.contract import (
     RESET_HEADER,
 )
 from directmail_lab.server.standin import STAND_IN_KEY, StandIn, stand_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 NOON = 1_800_000_000.25  # Fri, 15 Jan 2027 08:00:00 GMT, in seconds since the Unix epoch
 

@@ -1,9 +1,8 @@
 """The tutorials as a reader runs them: without key and network, twice, and in any order."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from marks import slow
@@ -12,9 +11,6 @@ from tutorials import CASSETTES, RECORDINGS, ROOT, keep_what_lasts, read, record
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.share.audit import audit
 from directmail_lab.share.tutorials import FIRST, copy_tutorials, first_tutorial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 

@@ -1,7 +1,5 @@
 """A write is sent once, whichever cell is run again: live, and while recording."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,21 +1,17 @@
 """What the benchmarks record, load and replay, and from where."""
 
-from __future__ import annotations
-
 import multiprocessing
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 import httpx
 from cassette_samples import BASE_URL, answered, get
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from multiprocessing.connection import Connection
-
-    from directmail_lab.exchange.values import Interaction
+from directmail_lab.exchange.values import Interaction
 
 ME = f"{BASE_URL}/v1/users/me"
 KEY = "sk_bench_0123456789"

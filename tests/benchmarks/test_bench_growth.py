@@ -3,20 +3,15 @@
 Each operation runs in its own process. The memory is the peak of that process, on Linux.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import recorded
 from polled import different
-
-if TYPE_CHECKING:
-    from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.fixture import BenchmarkFixture
 
 SIZES = (1_000, 10_000, 100_000)
 MOST_TIMES = 20.0

@@ -1,26 +1,19 @@
 """Opening our cassettes takes at most 1/40 of vcrpy's time, and vcrpy's at most 1.05 of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cassette_samples import recorded, theirs
+from conftest import Turns
 from polled import BASE_URL, alike, different
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.redaction import Redactor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from conftest import Turns
-
-    from directmail_lab.exchange.values import Interaction
 
 GOALS = {"our layout": "0.025", "vcrpy's layout by our reader": "1.05"}
 

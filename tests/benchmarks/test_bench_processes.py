@@ -3,26 +3,21 @@
 CPU time of the child processes, with all that they import.
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import BASE_URL, recorded, theirs
+from conftest import Turns
 from polled import BODY, different
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from directmail_lab.notebook import browser_data
 from directmail_lab.notebook.browser import browse
-
-if TYPE_CHECKING:
-    from conftest import Turns
-    from pytest_benchmark.fixture import BenchmarkFixture
 
 TESTS = 400
 ONE_REQUEST = f"""

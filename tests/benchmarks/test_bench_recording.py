@@ -4,19 +4,20 @@ The durable append and the search for the key are included; and the hundred-thou
 request costs no more than the first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from cassette_samples import count_calls, opened, recorded
+from conftest import Turns
 from polled import different, served
 
 import directmail_lab as dm
@@ -25,13 +26,6 @@ from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.notebook.browser_data import rows
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.current import make_current
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from conftest import Turns
-
 
 REQUESTS = 20  # few: on a busy machine, a short turn may have the processor for itself
 TASKS = 50

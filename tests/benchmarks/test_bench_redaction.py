@@ -3,20 +3,15 @@
 A careless redactor takes time that is quadratic in the size of each of the worst inputs.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time
-from typing import TYPE_CHECKING
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import Redactor
-
-if TYPE_CHECKING:
-    from pytest_benchmark.fixture import BenchmarkFixture
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 

@@ -1,23 +1,17 @@
 """What a replayed request costs: as much as one that a function answers, at every size."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
 from cassette_samples import recorded
+from conftest import Turns
 from polled import BASE_URL, different, mocked
 
 from directmail_lab import Session
 from directmail_lab.cassettes import Cassette, read_cassette
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Turns
 
 REQUESTS = 100
 TASKS = 50

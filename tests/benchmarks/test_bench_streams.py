@@ -1,24 +1,17 @@
 """What a long stream and a large download cost while they are recorded, beside httpx alone."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
 from client_service import ClientService
+from conftest import Turns
 from polled import served
 
+from directmail_lab.exchange.values import Request
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from conftest import Turns
-
-    from directmail_lab.exchange.values import Request
 
 BODIES = {"1,000 events": "/v1/thousand", "200 MB": "/v1/sized-200000000"}
 

@@ -1,16 +1,17 @@
 """The browser of interactions in a real JupyterLab: finding, reading, copying and saving."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import cassette_samples
 import pytest
 from cassette_samples import answered, get, post, typed
+from faulty_service import FaultyService
 from playwright.sync_api import Browser, Locator, Page, expect
+
+from directmail_lab.exchange.values import Interaction
 
 from .jupyter import (
     App,
@@ -24,13 +25,6 @@ from .jupyter import (
     started,
 )
 from .test_monitor import start_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.exchange.values import Interaction
 
 BROWSE = "import directmail_lab as dm\ndm.browse({0!r})"
 MARKUP = "<img src=x onerror='hacked=1'><script>hacked=1</script><b class=taken>&lt;i&gt;"

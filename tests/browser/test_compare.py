@@ -1,25 +1,19 @@
 """Two responses side by side, in JupyterLab's viewer."""
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cassette_samples import answered, get, post, typed
 from playwright.sync_api import Locator, Page, expect
 
 from directmail_lab.exchange.bodies import missing_body
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.notebook.browser_data import MAX_SHOWN_BYTES
 
 from .jupyter import Server
 from .test_browse import MARKUP, PNG, recorded, rows, view
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from directmail_lab.exchange.values import Interaction
 
 DEEP = "[" * 900 + "{}" + "]" * 900
 LONG = "x" * 1000

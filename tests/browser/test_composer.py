@@ -1,15 +1,14 @@
 """Requests written in the browser of interactions, in a real JupyterLab."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 from cassette_samples import answered, get
+from faulty_service import FaultyService
 from playwright.sync_api import Locator, Page, expect
 
 from directmail_lab.cassettes import read_cassette
@@ -28,11 +27,6 @@ from .jupyter import (
 )
 from .leaks import leaks
 from .test_browse import MARKUP, opened, recorded, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
 
 KEY = "br+5/Nq8Z~sent~while-browsing"
 TYPED = "typed and not sent"

@@ -1,8 +1,6 @@
 """A key that is typed into the form is in no file that Jupyter writes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,9 +10,6 @@ from directmail_lab.server.standin import stand_in
 from .form import Form
 from .jupyter import Server, open_notebook, restart_kernel, run_cells, save
 from .leaks import leaks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # The keys are distinct, so a leak shows which step caused it, and have characters that encodings
 # change.

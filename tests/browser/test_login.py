@@ -1,12 +1,11 @@
 """The sign-in form as a user sees it, in a real JupyterLab."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from faulty_service import FaultyService
+from playwright.sync_api import Page, expect
 
 from .form import Form
 from .jupyter import (
@@ -20,12 +19,6 @@ from .jupyter import (
     run_notebook,
     save,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
-    from playwright.sync_api import Page
 
 KEY_OF_NOBODY = "k-refused-0000"
 

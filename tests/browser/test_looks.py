@@ -1,21 +1,15 @@
 """The look of the widgets: readable in every theme, and labelled for screen readers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from faulty_service import FaultyService
 from playwright.sync_api import Page, expect
 
 from .form import Form
 from .jupyter import Server, Theme, close_documents, command, run_notebook
 from .test_browse import rows
 from .test_composer import body_editor, explore, fill, question
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
 
 READABLE = 4.5  # WCAG 2.2, success criterion 1.4.3
 

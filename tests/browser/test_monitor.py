@@ -1,18 +1,13 @@
 """The live monitor in a real JupyterLab: it updates while code runs, and leaves a picture."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
+from faulty_service import FaultyService
 from playwright.sync_api import Page, expect
 
 from .jupyter import App, Server, command, open_notebook, reopen_notebook, run_cells, save, wait_for
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
 
 # Each cell makes its requests, and then keeps the kernel busy until the test has seen them.
 LOOP = """

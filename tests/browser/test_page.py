@@ -1,17 +1,17 @@
 """The pages of recordings and notebooks, opened from disk in a real Chromium without scripts."""
 
-from __future__ import annotations
-
 import base64
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import nbformat
 import pandas as pd
 import pytest
 from cassette_samples import NOON, answered, get, post, recorded, typed
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
@@ -22,12 +22,6 @@ from directmail_lab.share.notebook_page import page_of as page_of_notebook
 from .jupyter import new_context
 from .test_browse import MARKUP, PNG
 from .test_looks import unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.filterwarnings("ignore:The page contains")
 
@@ -57,7 +51,6 @@ def page_of(path: Path, *interactions: Interaction) -> Path:
 def every_kind() -> list[Interaction]:
     """Return interactions of every kind."""
     lost = no_response("read_timeout", "timed out")
-    assert lost is not None
     return [
         answered(body='{"city": "Z\\u00fcrich \\ud83d\\ude00", "n": 12345678901234567890}'),
         answered(post('{"city": "Zürich"}'.encode()), "[1, 2.50]", status=201),

@@ -1,9 +1,8 @@
 """Recordings as documents, and the launcher's cards, in a real JupyterLab and Notebook 7."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, Response, expect
@@ -22,11 +21,6 @@ from .jupyter import (
     wait_for,
     wait_for_kernel,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 ROOT = checkout()
 assert ROOT is not None
