@@ -51,7 +51,6 @@ def letter(to: str, status: int = 201) -> Interaction:
 
 
 def typed(content_type: str, body: bytes | str, *more: tuple[str, str]) -> Interaction:
-    """Return an interaction whose response has this content type."""
     interaction = answered(get("/v1/x"), body)
     headers = (("Content-Type", content_type), *more)
     return replace(interaction, response=replace(interaction.response, headers=headers))

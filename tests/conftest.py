@@ -129,7 +129,6 @@ def service() -> Iterator[FaultyService]:
 
 @pytest.fixture
 def live(service: FaultyService) -> Iterator[Session]:
-    """A live session with the stand-in service."""
     with Session(service.base_url, ApiKey(service.api_key)) as opened:
         yield opened
 
@@ -143,7 +142,6 @@ def unpaced(service: FaultyService) -> Iterator[Session]:
 
 @pytest.fixture
 def connected(live: Session) -> Session:
-    """The live session as the current one."""
     current.make_current(live)
     return live
 

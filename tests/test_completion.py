@@ -27,7 +27,6 @@ QUOTES = ('"', "'", 'f"')
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Callable[[str], list[str]]]:
-    """A function that returns what Tab offers after a text."""
     manager, client = start_new_kernel(startup_timeout=300, kernel_name="python3")
     setup = """if True:
         import directmail_lab as dm
@@ -49,7 +48,7 @@ def tab() -> Iterator[Callable[[str], list[str]]]:
 
 
 @pytest.mark.slow
-def test_tab_after_the_package_shows_its_public_names(tab: Any) -> None:
+def test_tab_after_the_package_shows_its_public_names(tab):
     """Those that are imported on first use, too."""
     assert set(tab("dm.")) == set(dm.__all__)
 
@@ -64,11 +63,11 @@ def test_tab_after_the_package_shows_its_public_names(tab: Any) -> None:
         ('dm.replay("first-l', ["first-look"]),
     ],
 )
-def test_tab_completes_paths_and_cassettes(tab: Any, text: str, offered: list[str]) -> None:
+def test_tab_completes_paths_and_cassettes(tab, text, offered):
     assert tab(text) == offered
 
 
-def test_tab_offers_the_paths_of_an_openapi_document() -> None:
+def test_tab_offers_the_paths_of_an_openapi_document():
     """They need not have been seen. In an f-string, the name of an id is a variable."""
     paths = {"/v1/lists/{list-id}/it's": {}, "/v1/lists": {}}
     dm.connect("https://api.test", "key", openapi={"openapi": "3.1.0", "paths": paths})
@@ -79,7 +78,7 @@ def test_tab_offers_the_paths_of_an_openapi_document() -> None:
 
 
 @pytest.mark.posix("names")
-def test_what_tab_offers_of_a_strangers_file_runs_nothing() -> None:
+def test_what_tab_offers_of_a_strangers_file_runs_nothing():
     """A cell that takes it has a path or a name and no code, whatever quotes it has."""
 
     def offered(text: str) -> list[str]:

@@ -15,7 +15,7 @@ import directmail_lab as dm
 PACKAGE = Path(str(dm.__file__)).parent
 
 
-def test_no_message_says_how_the_package_was_imported() -> None:
+def test_no_message_says_how_the_package_was_imported():
     """A message names a call without `dm.`; only code that is copied whole has it."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
@@ -39,9 +39,7 @@ WITH_EXAMPLES = {name for name in dir(dm) if ">>>" in (inspect.getdoc(getattr(dm
 
 
 @pytest.mark.parametrize("name", sorted({*CALLS, *WITH_EXAMPLES}))
-def test_the_examples_of_a_call_print_what_they_show(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_a_call_print_what_they_show(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     call = getattr(dm, name)
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -68,7 +66,7 @@ def documented() -> Iterator[tuple[str, int, Any]]:
             yield name, 4, value
 
 
-def test_help_fits_in_80_columns() -> None:
+def test_help_fits_in_80_columns():
     names = dict[str, str]()
     for name, indent, value in documented():
         widest = max((inspect.getdoc(value) or "").splitlines() or [""], key=len)
@@ -84,7 +82,7 @@ WITH_TABLE = [
 
 
 @pytest.mark.parametrize("name", WITH_TABLE)
-def test_the_table_of_a_docstring_names_each_column(name: str) -> None:
+def test_the_table_of_a_docstring_names_each_column(name):
     """Whoever adds a column also says what it means."""
     call = getattr(dm, name)
     lines = (inspect.getdoc(call) or "").splitlines()

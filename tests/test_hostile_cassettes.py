@@ -115,7 +115,6 @@ def in_lines() -> Iterator[str]:
 
 
 def in_yaml() -> Iterator[str]:
-    """Yield cassettes in YAML as another program may write them."""
     document = {"version": 1, "recording": ABOUT, "interactions": [INTERACTION]}
     for text in changed(document, [*ODD_JSON, *ODD_YAML]):
         yield f"# not JSON\n{text}\n"
@@ -181,9 +180,7 @@ def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[in
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_odd_value_in_a_cassette_gives_a_result_or_our_error(
-    layout: str, connected: object
-) -> None:
+def test_an_odd_value_in_a_cassette_gives_a_result_or_our_error(layout, connected):
     names = [name for name in ENTRY_POINTS if layout != "har" or name.startswith("to ")]
     tried, found = failures(layout, names, TRIED)
 

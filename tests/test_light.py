@@ -22,12 +22,12 @@ def dependencies() -> list[str]:
     return needed
 
 
-def test_the_guides_requirements_are_those_of_the_package() -> None:
+def test_the_guides_requirements_are_those_of_the_package():
     assert set() < set(LINES.splitlines()) < set(dependencies())
 
 
 @pytest.mark.slow
-def test_a_suite_replays_without_the_other_packages(pytester: pytest.Pytester) -> None:
+def test_a_suite_replays_without_the_other_packages(pytester):
     shutil.copytree(Path(__file__).parent / "light", pytester.path, dirs_exist_ok=True)
     names = [re.split("[<>=]", line)[0] for line in {*dependencies()} - {*LINES.splitlines()}]
     blocked = [name.replace("-", "_") for name in names if name != "certifi"]  # httpx needs it

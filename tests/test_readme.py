@@ -15,9 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_python_runs_and_prints_the_output_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_readmes_python_runs_and_prints_the_output_shown(capsys, tmp_path):
     (tmp_path / "cassettes").mkdir()
     names: dict[str, object] = {}
     printed = []
@@ -36,7 +34,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_of_the_readme_is_there(line: str) -> None:
+def test_every_command_of_the_readme_is_there(line):
     """The command's help lists each option that the README uses."""
     words = shlex.split(line)[1:]
     names = words[: 2 if words[:1] == ["cassette"] else 1 if words and words[0][0] != "-" else 0]
@@ -47,7 +45,7 @@ def test_every_command_of_the_readme_is_there(line: str) -> None:
         assert option in shown.output
 
 
-def test_the_readme_lists_every_command() -> None:
+def test_the_readme_lists_every_command():
     root = get_command(app)
     assert hasattr(root, "commands")
     for name, command in root.commands.items():
@@ -58,7 +56,7 @@ def test_the_readme_lists_every_command() -> None:
         assert not missing, f'README.md: add {missing} to the line "directmail-lab {name} list"'
 
 
-def test_each_image_exists_and_is_small() -> None:
+def test_each_image_exists_and_is_small():
     for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
         assert 0 < (ROOT / path).stat().st_size < 300_000
 
@@ -66,6 +64,6 @@ def test_each_image_exists_and_is_small() -> None:
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md"))], ids=str
 )
-def test_the_links_lead_somewhere(page: Path) -> None:
+def test_the_links_lead_somewhere(page):
     for path in re.findall(r"\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path

@@ -3,7 +3,6 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
 from directmail_lab.server.standin import stand_in
-
-Reader = Callable[[object], pd.DataFrame]
 
 ROOT = Path(__file__).parent.parent
 CASSETTES = 200
@@ -39,7 +36,7 @@ def dask() -> None:
 
 
 @pytest.mark.usefixtures("dask")
-def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_how_to_runs(tmp_path, capsys):
     shutil.copytree(ROOT / "cassettes", tmp_path / "cassettes")
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -60,9 +57,7 @@ IN_THE_CLUSTER = """
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.usefixtures("dask")
-def test_four_workers_use_one_key_and_read_many_cassettes(
-    monkeypatch: pytest.MonkeyPatch, many: list[str]
-) -> None:
+def test_four_workers_use_one_key_and_read_many_cassettes(monkeypatch, many):
     """Few requests are refused, although the workers share one key."""
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -91,7 +86,7 @@ def test_four_workers_use_one_key_and_read_many_cassettes(
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
+def test_a_folder_is_read_into_one_frame(read, tmp_path):
     exchanges = answered(get("/1")), answered(get("/2"))
     one, two = (recorded(tmp_path / name, *exchanges) for name in ("one.yaml", "parts/two.yaml"))
     frame, given = read(tmp_path), read(iter([one, str(two)]))
@@ -103,7 +98,7 @@ def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_a_damaged_cassette_among_many_is_named(read: Reader, tmp_path: Path) -> None:
+def test_a_damaged_cassette_among_many_is_named(read, tmp_path):
     whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
     text = whole.read_text()
     (tmp_path / "odd.yaml").write_text(text.replace('{"code": 200', "{code: ["))
@@ -115,9 +110,7 @@ def test_a_damaged_cassette_among_many_is_named(read: Reader, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_no_cassettes_are_a_frame_without_rows(
-    read: Reader, tmp_path: Path, many: list[str]
-) -> None:
+def test_no_cassettes_are_a_frame_without_rows(read, tmp_path, many):
     (tmp_path / "empty").mkdir()
     dtypes = read(many[:2]).dtypes
 

@@ -36,7 +36,7 @@ def without_counts(outputs: Iterable[Any]) -> list[Any]:
     return [{**out, "execution_count": None} for out in outputs]
 
 
-def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> None:
+def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path):
     """Only missing files are copied again."""
     copied = first_tutorial(tmp_path)
     recording = copied.parents[1] / "cassettes" / "first-look.yaml"
@@ -50,9 +50,7 @@ def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
-    name: str, tmp_path: Path
-) -> None:
+def test_run_all_recreates_the_committed_outputs_whatever_ran_before(name, tmp_path):
     """They are the same if a reader then runs cells backwards, and Run All again."""
     copy_tutorials(tmp_path)
     path = tmp_path / "notebooks" / name
@@ -75,7 +73,7 @@ def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
     assert all(text.startswith("Warning: no key, so this is a replay of") for text in said)
 
 
-def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
+def test_every_cassette_and_notebook_is_fit_to_be_shared():
     for path in (*CASSETTES, *(ROOT / "notebooks" / name for name in NOTEBOOKS)):
         assert audit(path) == []
 
@@ -84,7 +82,7 @@ SLOW = ("explore-an-unknown-api", "rate-limits")
 
 
 @pytest.mark.parametrize("name", [slow(each) if each in SLOW else each for each in RECORDINGS])
-def test_re_recording_a_cassette_leaves_no_difference(name: str, tmp_path: Path) -> None:
+def test_re_recording_a_cassette_leaves_no_difference(name, tmp_path):
     record(name, tmp_path / f"{name}.yaml")
 
     committed = (ROOT / "cassettes" / f"{name}.yaml").read_bytes()

@@ -25,7 +25,6 @@ BODY = (
 
 @cache
 def polled() -> Interaction:
-    """Return the interaction of one poll of the record."""
     headers = tuple(httpx.Client().build_request("GET", ME).headers.multi_items())
     return answered(replace(get(), headers=headers), BODY)
 
@@ -36,7 +35,6 @@ def alike(size: int) -> list[Interaction]:
 
 
 def different(size: int) -> list[Interaction]:
-    """Return interactions that all have different addresses and bodies."""
     return [
         answered(
             replace(polled().request, uri=f"{BASE_URL}/v1/lists/{index}?page={index}"),

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from cassette_samples import recorded
 from polled import different
-from pytest_benchmark.fixture import BenchmarkFixture
 
 SIZES = (1_000, 10_000, 100_000)
 MOST_TIMES = 20.0
@@ -75,7 +74,7 @@ def measured(code: str, one: Path, path: Path, size: int) -> tuple[float, float]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_growth(benchmark: BenchmarkFixture, recordings: dict[int, Path], name: str) -> None:
+def test_growth(benchmark, recordings, name):
     """Ten times as many interactions take about ten times as long."""
     sizes = [size for size in SIZES if size <= UP_TO.get(name, size)]
 

@@ -1,18 +1,15 @@
 """Opening our cassettes takes at most 1/40 of vcrpy's time, and vcrpy's at most 1.05 of it."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cassette_samples import recorded, theirs
-from conftest import Turns
 from polled import BASE_URL, alike, different
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
-from directmail_lab.exchange.values import Interaction
 from directmail_lab.redaction import Redactor
 
 GOALS = {"our layout": "0.025", "vcrpy's layout by our reader": "1.05"}
@@ -20,9 +17,7 @@ GOALS = {"our layout": "0.025", "vcrpy's layout by our reader": "1.05"}
 
 @pytest.mark.parametrize("make", [alike, different])
 @pytest.mark.parametrize("size", [100, 1000])
-def test_load(
-    in_turns: Turns, tmp_path: Path, make: Callable[[int], list[Interaction]], size: int
-) -> None:
+def test_load(in_turns, tmp_path, make, size):
     """Each layout by its reader."""
     ours = recorded(tmp_path / "ours.yaml", *make(size))
     other = theirs(tmp_path / "theirs.yaml", *make(size))

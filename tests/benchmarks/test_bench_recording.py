@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import pytest
 from cassette_samples import count_calls, opened, recorded
-from conftest import Turns
 from polled import different, served
 
 import directmail_lab as dm
@@ -63,7 +62,7 @@ def addresses() -> Iterator[str]:
     return (f"/v1/users/me?n={number}" for number in itertools.count())
 
 
-def test_a_request(in_turns: Turns, account: tuple[str, str], sessions: dict[str, Session]) -> None:
+def test_a_request(in_turns, account, sessions):
     """Each kind of session beside httpx alone, which paces, keeps and records nothing."""
     address = addresses()
 
@@ -77,9 +76,7 @@ def test_a_request(in_turns: Turns, account: tuple[str, str], sessions: dict[str
         in_turns(calls, GOALS, rounds=100, requests=REQUESTS)
 
 
-def test_a_request_by_50_tasks(
-    in_turns: Turns, account: tuple[str, str], sessions: dict[str, Session]
-) -> None:
+def test_a_request_by_50_tasks(in_turns, account, sessions):
     """The same by the asynchronous clients."""
     address = addresses()
 
@@ -102,7 +99,7 @@ def test_a_request_by_50_tasks(
             runner.run(client.aclose())
 
 
-def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_path: Path) -> None:
+def test_a_monitored_session_does_not_slow_down(account, tmp_path):
     """Ten requests, and what the monitor and the list then show: as many steps after 10,000."""
     with Session(*account, pace="off") as session:
         make_current(session)
@@ -126,7 +123,7 @@ def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_pa
     assert steps[1] <= 1.05 * steps[0]
 
 
-def test_replacing_ten_thousand(in_turns: Turns, tmp_path: Path) -> None:
+def test_replacing_ten_thousand(in_turns, tmp_path):
     """In update mode, beside as many new ones; and with the close, which writes the file anew."""
     size = 10_000
     old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"

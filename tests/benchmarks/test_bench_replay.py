@@ -2,12 +2,10 @@
 
 import asyncio
 import tracemalloc
-from pathlib import Path
 
 import httpx
 import pytest
 from cassette_samples import recorded
-from conftest import Turns
 from polled import BASE_URL, different, mocked
 
 from directmail_lab import Session
@@ -28,7 +26,6 @@ class Asking:
         self.turn()
 
     def turn(self) -> None:
-        """Go on to the next part."""
         numbers = range(self._first, self._first + REQUESTS)
         self._addresses = [ADDRESS.format(number % self.size) for number in numbers]
         self._first += REQUESTS
@@ -48,7 +45,7 @@ class Asking:
 
 
 @SIZES
-def test_replay(in_turns: Turns, tmp_path: Path, size: int) -> None:
+def test_replay(in_turns, tmp_path, size):
     """A session's own client, first and again, beside what httpx has for tests."""
     path = recorded(tmp_path / "ours.yaml", *different(size))
     asking = Asking(size)
@@ -77,7 +74,7 @@ def test_replay(in_turns: Turns, tmp_path: Path, size: int) -> None:
 
 
 @SIZES
-def test_replay_by_50_tasks(in_turns: Turns, tmp_path: Path, size: int) -> None:
+def test_replay_by_50_tasks(in_turns, tmp_path, size):
     """The same by the asynchronous clients."""
     path = recorded(tmp_path / "ours.yaml", *different(size))
     asking = Asking(size)
@@ -91,7 +88,7 @@ def test_replay_by_50_tasks(in_turns: Turns, tmp_path: Path, size: int) -> None:
         in_turns(calls, GOALS, rounds=100, requests=REQUESTS, before=asking.turn)
 
 
-def test_memory_of_a_hundred_thousand(tmp_path: Path) -> None:
+def test_memory_of_a_hundred_thousand(tmp_path):
     """Beside the bytes of the file, the index takes a third of them at most."""
     large = recorded(tmp_path / "large.yaml", *different(100_000))
     tracemalloc.start()

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import httpx
 import pytest
 from client_service import ClientService
-from conftest import Turns
 from polled import served
 
 from directmail_lab.exchange.values import Request
@@ -32,14 +30,13 @@ class Streams(ClientService):
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    """The address of a service in another process."""
     with served(Streams) as (base_url, _):
         yield base_url
 
 
 @pytest.mark.parametrize("parts", ["all", "the first part"])
 @pytest.mark.parametrize("body", BODIES)
-def test_of(in_turns: Turns, tmp_path: Path, base_url: str, body: str, parts: str) -> None:
+def test_of(in_turns, tmp_path, base_url, body, parts):
     """The first part comes as soon as live, and the memory has a limit."""
 
     def read(client: httpx.Client) -> None:

@@ -23,12 +23,10 @@ class Form:
         return self
 
     def sign_in(self, key: str) -> None:
-        """Type a key as a user does, and press Enter."""
         self.key.click()
         self.page.keyboard.type(key)
         self.page.keyboard.press("Enter")
 
     def sign_out(self) -> None:
-        """Sign out."""
         self.root.get_by_role("button", name="Sign out").click()
         expect(self.account).to_be_hidden()

@@ -113,7 +113,6 @@ def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
 
 
 def take_monitor(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take the monitor after several windows."""
     run_notebook(page, server, f"monitor-{theme}", MONITOR.replace("{tests}", str(TESTS)), TRAFFIC)
     expect(page.locator(".dml-row")).to_have_count(2)
     take(page, ".dml-monitor", folder / f"monitor-{theme}.png")

@@ -1,14 +1,12 @@
 """A key that is typed into the form is in no file that Jupyter writes."""
 
-from collections.abc import Callable
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from directmail_lab.server.standin import stand_in
 
 from .form import Form
-from .jupyter import Server, open_notebook, restart_kernel, run_cells, save
+from .jupyter import open_notebook, restart_kernel, run_cells, save
 from .leaks import leaks
 
 # The keys are distinct, so a leak shows which step caused it, and have characters that encodings
@@ -42,9 +40,7 @@ look_at(dm.session(), dm.session().client)
 
 
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
-def test_no_file_contains_a_key(
-    new_page: Callable[..., Page], server: Server, *, automatically: bool
-) -> None:
+def test_no_file_contains_a_key(new_page, server, *, automatically):
     """The notebook is saved after typing, accepting, refusing, re-running and restarting."""
     server.save_widget_state(automatically=automatically)
     page = new_page()

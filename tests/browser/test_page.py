@@ -44,12 +44,10 @@ def open_file(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 def page_of(path: Path, *interactions: Interaction) -> Path:
-    """Record a cassette, and return its page."""
     return save_page(read_cassette(recorded(path, *interactions)), path.with_suffix(".html"))
 
 
 def every_kind() -> list[Interaction]:
-    """Return interactions of every kind."""
     lost = no_response("read_timeout", "timed out")
     return [
         answered(body='{"city": "Z\\u00fcrich \\ud83d\\ude00", "n": 12345678901234567890}'),
@@ -65,9 +63,7 @@ def every_kind() -> list[Interaction]:
     ]
 
 
-def test_each_interaction_opens_by_a_click_on_its_address(
-    tmp_path: Path, open_file: Callable[..., Page]
-) -> None:
+def test_each_interaction_opens_by_a_click_on_its_address(tmp_path, open_file):
     """It shows request and response whole, and says what is missing."""
     page = open_file(page_of(tmp_path / "tour.yaml", *every_kind()))
     rows = page.locator("tbody tr")
@@ -89,9 +85,7 @@ def test_each_interaction_opens_by_a_click_on_its_address(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [420, 1280])
-def test_every_text_is_readable_and_nothing_is_cut(
-    tmp_path: Path, open_file: Callable[..., Page], scheme: str, width: int
-) -> None:
+def test_every_text_is_readable_and_nothing_is_cut(tmp_path, open_file, scheme, width):
     """In light and dark, on a telephone and on a screen, with every interaction open."""
     size = {"width": width, "height": 900}
     path = page_of(tmp_path / "tour.yaml", *every_kind())
@@ -105,9 +99,7 @@ def test_every_text_is_readable_and_nothing_is_cut(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_notebooks_page_follows_the_readers_colours(
-    tmp_path: Path, open_file: Callable[..., Page], scheme: str
-) -> None:
+def test_a_notebooks_page_follows_the_readers_colours(tmp_path, open_file, scheme):
     """Text, code, errors and tables are readable, and a chart keeps its light background."""
     table = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}).to_html()
     outputs = [
