@@ -1,16 +1,15 @@
 """Sample requests, responses and cassettes for the tests."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
@@ -18,9 +17,6 @@ from vcr.serializers import yamlserializer
 from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.exchange.values import Interaction, Request, Response
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BASE_URL = "https://api.example.test"
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
@@ -55,7 +51,6 @@ def letter(to: str, status: int = 201) -> Interaction:
 
 
 def typed(content_type: str, body: bytes | str, *more: tuple[str, str]) -> Interaction:
-    """Return an interaction whose response has this content type."""
     interaction = answered(get("/v1/x"), body)
     headers = (("Content-Type", content_type), *more)
     return replace(interaction, response=replace(interaction.response, headers=headers))

@@ -1,7 +1,5 @@
 """A service for tests of clients: it sends streams, cookies, redirects and broken responses."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import threading

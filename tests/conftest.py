@@ -1,13 +1,12 @@
 """Set up every test: no API key, no user settings, and no network except this machine."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import certifi
 import hypothesis
@@ -24,9 +23,6 @@ from directmail_lab.sessions.session import Session
 from directmail_lab.sessions.transports import writes
 from directmail_lab.settings import is_loopback
 from directmail_lab.share import package_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest_plugins = ["pytester"]
 
@@ -56,8 +52,7 @@ def a_certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Run pytest in a folder that is its rootdir, so no settings or conftest above it apply."""
     pytester.makeini("[pytest]")
-    # cassetter (for the benchmarks) and pytest-recording define the same option. pytest-randomly
-    # imports NumPy.
+    # cassetter and pytest-recording define the same option. pytest-randomly imports NumPy.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cassetter -p no:randomly")
     monkeypatch.delenv("CI", raising=False)  # with CI set, pytest does not shorten its summary
     # Compiled, a test would run unchanged if its file changes in the same second to the same size.
@@ -144,7 +139,6 @@ def service() -> Iterator[FaultyService]:
 
 @pytest.fixture
 def live(service: FaultyService) -> Iterator[Session]:
-    """A live session with the stand-in service."""
     with Session(service.base_url, ApiKey(service.api_key)) as opened:
         yield opened
 
@@ -158,7 +152,6 @@ def unpaced(service: FaultyService) -> Iterator[Session]:
 
 @pytest.fixture
 def connected(live: Session) -> Session:
-    """The live session as the current one."""
     current.make_current(live)
     return live
 

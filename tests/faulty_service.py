@@ -1,7 +1,5 @@
 """The stand-in service with faults: what a careless service, a proxy or the network may do."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -4,8 +4,6 @@ This module shares no code with the redactor. The redactor looks for the forms t
 This module decodes whatever the standard library can decode, and looks for the key itself.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import html
@@ -13,11 +11,8 @@ import json
 import quopri
 import re
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_DEPTH = 4
 MAX_TEXTS = 4000

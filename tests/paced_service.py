@@ -1,7 +1,5 @@
 """A service with a rate limit, on a clock that the tests control."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import math

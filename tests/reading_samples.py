@@ -1,7 +1,5 @@
 """Sample readings for the tests."""
 
-from __future__ import annotations
-
 from email.utils import formatdate
 from typing import Any
 

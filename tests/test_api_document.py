@@ -1,11 +1,9 @@
 """A session with an OpenAPI document: its templates, and which responses it does not describe."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -13,9 +11,6 @@ import yaml
 import directmail_lab as dm
 from directmail_lab.exchange.api_document import ApiDocument
 from directmail_lab.exchange.values import Interaction, Request, Response
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
 
 BASE = "https://api.example.com/eu"
 LETTER = {
@@ -85,9 +80,7 @@ def response(body: str = "", status: int = 200, media_type: str = "application/j
         ("GET /letters/7", response("{}"), "The document has no GET of this path."),
     ],
 )
-def test_a_mismatch_says_what_the_document_does_not_describe(
-    request_line: str, given: Response, said: str | None
-) -> None:
+def test_a_mismatch_says_what_the_document_does_not_describe(request_line, given, said):
     """The line can be printed, whatever a response has."""
     method, path = request_line.split()
     request = Request(method, f"{BASE}{path}")
@@ -97,7 +90,7 @@ def test_a_mismatch_says_what_the_document_does_not_describe(
     assert found is None or found.isprintable()
 
 
-def test_a_reference_to_another_place_is_not_requested(service: FaultyService) -> None:
+def test_a_reference_to_another_place_is_not_requested(service):
     """Whoever opens a stranger's document would tell that place."""
     content = {"application/json": {"schema": {"$ref": f"{service.base_url}/v1/users/me"}}}
     paths = {"/v1/n": {"get": {"responses": {"200": {"content": content}}}}}
@@ -108,7 +101,7 @@ def test_a_reference_to_another_place_is_not_requested(service: FaultyService) -
     assert service.requests.total() == 0
 
 
-def test_null_and_exclusive_bounds_are_those_of_version_3_0() -> None:
+def test_null_and_exclusive_bounds_are_those_of_version_3_0():
     """They are written in another way there."""
     schema = {"type": "integer", "nullable": True, "minimum": 0, "exclusiveMinimum": True}
     content = {"application/json": {"schema": schema}}
@@ -120,7 +113,7 @@ def test_null_and_exclusive_bounds_are_those_of_version_3_0() -> None:
         assert (document.mismatch("/v1/n", Interaction(request, response(body))) is None) == fits
 
 
-def test_the_paths_of_a_document_are_the_templates_of_a_session() -> None:
+def test_the_paths_of_a_document_are_the_templates_of_a_session():
     """They are below the session's address, plain words before ids, after the caller's own."""
     (Path("api.yaml")).write_text(yaml.safe_dump(DOCUMENT), "utf-8")
     (Path("api.json")).write_text(json.dumps(DOCUMENT, indent="\t"), "utf-8")
@@ -132,11 +125,8 @@ def test_the_paths_of_a_document_are_the_templates_of_a_session() -> None:
         )
 
 
-def test_what_was_recorded_fits_the_document_that_was_made_of_it(service: FaultyService) -> None:
-    """It has no path with nothing but 404. The column is there only if the session has a document.
-
-    A response that did not come has no value.
-    """
+def test_what_was_recorded_fits_the_document_that_was_made_of_it(service):
+    """It has no path with nothing but 404. A response that did not come has no value."""
     dm.openapi("explore-an-unknown-api").save("api.yaml")
     assert "mismatch" not in dm.interactions("explore-an-unknown-api")
     dm.connect(service.base_url, service.api_key, openapi="api.yaml", retry=False)
@@ -165,7 +155,7 @@ def test_what_was_recorded_fits_the_document_that_was_made_of_it(service: Faulty
         ({"openapi": "3.1.0", "paths": []}, "it is no OpenAPI document of version 3"),
     ],
 )
-def test_what_is_no_document_is_refused(given: Any, said: str) -> None:
+def test_what_is_no_document_is_refused(given, said):
     Path("api.yaml").write_text("a: [", "utf-8")
     Path("list.json").write_text("[1]", "utf-8")
     with pytest.raises(dm.DirectMailLabError) as caught:
@@ -175,7 +165,7 @@ def test_what_is_no_document_is_refused(given: Any, said: str) -> None:
     assert "Give the path of a file in YAML or JSON" in str(caught.value)
 
 
-def test_without_jsonschema_an_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jsonschema_an_error_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "directmail_lab.exchange.api_document")
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     dm.Session(BASE)

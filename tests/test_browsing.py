@@ -1,13 +1,11 @@
 """What the page of the browser of interactions gets: rows, details and bodies."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cassette_samples import answered, get, opened, recorded, typed
@@ -16,11 +14,8 @@ from marks import slow
 import directmail_lab as dm
 import directmail_lab.notebook.browser_data
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.exchange.values import no_response
+from directmail_lab.exchange.values import Interaction, no_response
 from directmail_lab.notebook.browser_data import Row, handle_request, static_table
-
-if TYPE_CHECKING:
-    from directmail_lab.exchange.values import Interaction
 
 LIST = {"action": "list", "first": 1, "limit": 9}
 DETAIL = {"action": "detail", "number": 1}
@@ -28,7 +23,6 @@ SAVE = {"action": "body", "number": 1, "message": "response"}
 
 
 def tape(*interactions: Interaction, name: str = "tour", **options: Any) -> Recording:
-    """Record a cassette, and open it."""
     return read_cassette(recorded(f"{name}.yaml", *interactions, **options))
 
 
@@ -39,20 +33,19 @@ def ask(recording: Recording, action: str, **request: object) -> Any:
 
 
 def rows(recording: Recording, first: int = 1, limit: int = 9) -> list[Row]:
-    """Return the rows of a list as the page gets them."""
     part = ask(recording, "list", first=first, limit=limit)
     assert tuple(part["fields"]) == Row._fields
     return [Row(*values) for values in part["rows"]]
 
 
-def test_the_page_describes_the_fields_of_a_row() -> None:
+def test_the_page_describes_the_fields_of_a_row():
     source = Path(directmail_lab.notebook.browser_data.__file__).parent / "src" / "protocol.ts"
     [described] = re.findall(r"(?s)interface Row \{(.*?)\n\}", source.read_text(encoding="utf-8"))
 
     assert tuple(re.findall(r"(?m)^  (\w+):", described)) == Row._fields
 
 
-def test_a_row_has_the_time_the_request_the_response_and_a_mark() -> None:
+def test_a_row_has_the_time_the_request_the_response_and_a_mark():
     none_left = (("X-RateLimit-Limit", "5"), ("X-RateLimit-Remaining", "0"))
     refused = answered(get("/eu/v1/a?b=1"), status=429)
     refused = replace(refused, response=replace(refused.response, headers=none_left))
@@ -94,14 +87,8 @@ LATIN = "text/plain; charset=latin-1"
         slow("image/png", b"\xff" * 17_000_000, "binary", False),
     ],
 )
-def test_a_body_is_shown_according_to_its_content(
-    content_type: str, body: bytes, kind: str, *, is_editable: bool
-) -> None:
-    """The content type only counts for pictures. Large texts are shown in part.
-
-    The complete body can be saved. It can be edited if what is shown, written back in the same
-    charset, is the same bytes.
-    """
+def test_a_body_is_shown_according_to_its_content(content_type, body, kind, *, is_editable):
+    """It can be edited if what is shown, written back in the same charset, is the same bytes."""
     recording = tape(typed(content_type, body))
     response, bodies = handle_request(recording, DETAIL)
     about = response["response"]["body"]
@@ -116,7 +103,7 @@ def test_a_body_is_shown_according_to_its_content(
     assert handle_request(recording, SAVE)[1] == [body]
 
 
-def test_the_whole_of_large_json_is_shown_on_request() -> None:
+def test_the_whole_of_large_json_is_shown_on_request():
     """Until the user asks for it, the first two megabytes are shown as text."""
     recording = tape(typed("application/json", json.dumps(["x" * 99] * 40_000)))
     kinds = {}
@@ -127,8 +114,7 @@ def test_the_whole_of_large_json_is_shown_on_request() -> None:
     assert kinds == {False: ("text", 2 * 1024**2), True: ("json", 4_120_000)}
 
 
-def test_details_explain_the_rate_limit_headers() -> None:
-    """The details show the headers in words, and the time of the renewal if the unit is known."""
+def test_details_explain_the_rate_limit_headers():
     first_look = read_cassette(Path(__file__).parents[1] / "cassettes" / "first-look.yaml")
     faulty = tape(typed("x/y", b"", ("X-RateLimit-Limit", "many")))
     reading = dict(ask(faulty, **DETAIL)["reading"])
@@ -142,7 +128,7 @@ def test_details_explain_the_rate_limit_headers() -> None:
     assert reading["Problem"].startswith("X-RateLimit-Limit is not an integer")
 
 
-def test_the_page_tells_what_is_special_about_a_file() -> None:
+def test_the_page_tells_what_is_special_about_a_file():
     with opened(Path("tour.yaml"), "all") as cassette:
         cassette.record(answered())
         part = ask(read_cassette(Path("tour.yaml")), **LIST)
@@ -150,10 +136,9 @@ def test_the_page_tells_what_is_special_about_a_file() -> None:
     assert part["note"] == "It is being recorded: 1 interaction until now."
 
 
-def test_an_interaction_without_a_response_says_why() -> None:
+def test_an_interaction_without_a_response_says_why():
     """Its row has no status and counts as failed."""
     lost = no_response("read_timeout", "timed out")
-    assert lost is not None
     recording = tape(replace(answered(), response=lost))
     detail = ask(recording, **DETAIL)
 
@@ -163,7 +148,7 @@ def test_an_interaction_without_a_response_says_why() -> None:
     assert dict(detail["reading"])["Problem"] == detail["reason"]
 
 
-def test_the_table_in_a_notebook_is_small_and_escaped() -> None:
+def test_the_table_in_a_notebook_is_small_and_escaped():
     """A notebook on GitHub shows at most ten rows, and every value is escaped."""
     hostile = answered(get("/<script>\x1b[2J</script>"))
     many = recorded("many.yaml", *[hostile] * 1_200).rename("<b>many.yaml")
@@ -180,11 +165,8 @@ def test_the_table_in_a_notebook_is_small_and_escaped() -> None:
     assert "0 interactions." in repr(dm.browse("empty.yaml"))
 
 
-def test_a_notebook_keeps_the_selected_interaction_and_the_date() -> None:
-    """The interaction is below the table, complete and escaped.
-
-    A table without marks has no column for them.
-    """
+def test_a_notebook_keeps_the_selected_interaction_and_the_date():
+    """A table without marks has no column for them."""
     view = dm.browse("first-look")
     before = view.static_output()[0]
     view.receive("request", [b'{"request_id": 1, "action": "select", "number": 2}'])

@@ -1,7 +1,5 @@
 """Many requests in one call, and the rows of a frame as requests."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -9,8 +7,9 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
@@ -21,12 +20,6 @@ from faulty_service import Fault, FaultyService
 import directmail_lab as dm
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session, on_reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-# -- many paths --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -51,9 +44,7 @@ EXPECTED = [*range(7), httpx.ReadError, *range(8, 30)]
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 100])
-def test_results_have_the_order_of_the_paths_and_include_failures(
-    items: FaultyService, concurrency: int
-) -> None:
+def test_results_have_the_order_of_the_paths_and_include_failures(items, concurrency):
     with session_of(items, pace="off"):
         with pytest.warns(
             UserWarning, match=r"^1 of 30 requests failed; the first, \[7\]: .*broke"
@@ -64,7 +55,7 @@ def test_results_have_the_order_of_the_paths_and_include_failures(
     assert numbers(got) == EXPECTED
 
 
-def test_the_first_of_several_failures_is_named_in_full(items: FaultyService) -> None:
+def test_the_first_of_several_failures_is_named_in_full(items):
     said = r'^2 of 3 requests failed; the first, \[1\]: GET /v1/nowhere responded with 404 .*: "'
     with session_of(items), pytest.warns(UserWarning, match=said) as caught:
         got = dm.get_many(["/v1/users/me", "/v1/nowhere", "https://me:you@x.test/"])
@@ -73,7 +64,7 @@ def test_the_first_of_several_failures_is_named_in_full(items: FaultyService) ->
     assert [each.filename for each in caught] == [__file__]
 
 
-def test_concurrent_requests_replay_their_own_responses(items: FaultyService) -> None:
+def test_concurrent_requests_replay_their_own_responses(items):
     """Equal paths are requested one after the other: else the second here would be the first."""
     paths = ["/v1/users/me", *PATHS[:7], "/v1/users/me", *PATHS[8:], "/v1/users/me"]
     session_of(items, pace="off")
@@ -90,8 +81,6 @@ def test_concurrent_requests_replay_their_own_responses(items: FaultyService) ->
 
 @contextlib.contextmanager
 def interrupted_after(count: int, session: Session) -> Iterator[None]:
-    """Press Ctrl-C once a session has this many responses."""
-
     pressed = threading.Event()
 
     def interrupt(_: object) -> None:
@@ -112,7 +101,7 @@ needs_ctrl_c = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a
 
 
 @needs_ctrl_c
-def test_an_interrupt_keeps_the_responses_received_so_far(items: FaultyService) -> None:
+def test_an_interrupt_keeps_the_responses_received_so_far(items):
     session = session_of(items)
     with (
         items.fault(path="/v1/items/13", latency_s=60.0),
@@ -130,7 +119,7 @@ def test_an_interrupt_keeps_the_responses_received_so_far(items: FaultyService) 
 
 @needs_ctrl_c
 @pytest.mark.parametrize(("pace", "most"), [("burst", 2), ("off", 450)])
-def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
+def test_after_an_interrupt_nothing_more_is_sent(pace, most):
     """Requests that wait for the allowance stop waiting, and no new one starts."""
     with stand_in(limit=2, window_s=1.0, limits={}) as service:
         with (
@@ -145,10 +134,7 @@ def test_after_an_interrupt_nothing_more_is_sent(pace: str, most: int) -> None:
         assert [type(each) for each in got].count(dm.DirectMailLabError) >= 50
 
 
-# -- rows of a frame as requests ---------------------------------------------------------------
-
-
-def test_a_row_of_a_table_is_sent_as_json(account: FaultyService) -> None:
+def test_a_row_of_a_table_is_sent_as_json(account):
     """An empty cell is null, and numpy's numbers and times are those of JSON."""
     table = pd.read_csv(io.StringIO("to,copies,price,day\nAnn,2,,2026-11-28\nBo,,1.5,\n"))
     table["day"] = pd.to_datetime(table["day"])
@@ -168,7 +154,7 @@ def test_a_row_of_a_table_is_sent_as_json(account: FaultyService) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, pd.NA, pd.NaT, [1, math.nan], np.float64("nan")])
-def test_a_missing_value_in_a_query_is_refused_by_name(account: FaultyService, value: Any) -> None:
+def test_a_missing_value_in_a_query_is_refused_by_name(account, value):
     """``zip=nan`` would find nothing, and without it, everything."""
     dm.connect(account.base_url, account.api_key)
     with pytest.raises(ValueError, match=r"the parameter 'zip' is .*leave it out"):
@@ -177,7 +163,7 @@ def test_a_missing_value_in_a_query_is_refused_by_name(account: FaultyService, v
     assert account.requests.total() == 0
 
 
-def test_numbers_of_numpy_in_a_query_are_plain(account: FaultyService) -> None:
+def test_numbers_of_numpy_in_a_query_are_plain(account):
     dm.connect(account.base_url, account.api_key)
     params = {"page": np.int64(2), "sort": ["a", "b"], "q": None, "is": True}
     sent = dm.get("/v1/lists", params=params).request

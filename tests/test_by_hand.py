@@ -1,8 +1,7 @@
 """What a person changed in a cassette of ours is read as vcrpy reads it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cassette_samples import (
@@ -21,9 +20,6 @@ from vcr.serializers import yamlserializer
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.errors import CassetteFormatError
 from directmail_lab.share.audit import audit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLOW = (
     '- {request: {method: GET, uri: "https://api.example.test/hand", body: "", headers: {}}, '
@@ -80,7 +76,7 @@ def ours(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", EDITS)
-def test_a_persons_change_is_read_as_vcrpy_reads_it(ours: Path, name: str, newline: str) -> None:
+def test_a_persons_change_is_read_as_vcrpy_reads_it(ours, name, newline):
     """A recording then adds to it or replaces some of it, and writes the file anew."""
     change, expected = EDITS[name]
     text = change(ours.read_text())
@@ -99,7 +95,7 @@ def test_a_persons_change_is_read_as_vcrpy_reads_it(ours: Path, name: str, newli
     assert list(ours.parent.iterdir()) == [ours]
 
 
-def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path) -> None:
+def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours):
     """An audit still finds it in the file."""
     pasted = FLOW.replace("headers: {}}, r", "headers: {X-Api-Key: [live_8fK2xQ9zLr7TtVb3nW]}}, r")
     ours.write_text(ours.read_text() + pasted)
@@ -122,7 +118,7 @@ def test_what_a_person_pasted_is_redacted_when_it_is_read_and_written(ours: Path
     ],
     ids=["indentation", "nulls", "open", "closed", "other"],
 )
-def test_what_is_no_yaml_is_an_error_that_changes_nothing(ours: Path, change: Any) -> None:
+def test_what_is_no_yaml_is_an_error_that_changes_nothing(ours, change):
     """It may be somebody's only copy."""
     ours.write_text(change(ours.read_text()))
     before = ours.read_bytes()
@@ -134,9 +130,7 @@ def test_what_is_no_yaml_is_an_error_that_changes_nothing(ours: Path, change: An
 
 
 @pytest.mark.parametrize("end", ["", "  ", " # mine"])
-def test_an_interaction_with_a_binary_body_is_whole_without_its_newline(
-    tmp_path: Path, end: str
-) -> None:
+def test_an_interaction_with_a_binary_body_is_whole_without_its_newline(tmp_path, end):
     """Its body is not JSON but a tag of YAML; a person's editor may leave spaces after it."""
     path = recorded(tmp_path / "tour.yaml", typed("image/png", b"\x89PNG\xff"))
     path.write_text(path.read_text().rstrip("\n") + end)

@@ -36,10 +36,8 @@ from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from directmail_lab.cassettes import FileRecording
-    from directmail_lab.cassettes.convert import Layout
     from directmail_lab.sessions.session import Session
 
 # No rule recognizes this key by its shape, only by its place.
@@ -75,7 +73,7 @@ def contents(path: Path) -> list[tuple[str, str, Response]]:
 
 @pytest.mark.parametrize("to", ENDINGS)
 @pytest.mark.parametrize("via", ENDINGS)
-def test_a_conversion_there_and_back_loses_nothing(tour: Path, to: Layout, via: Layout) -> None:
+def test_a_conversion_there_and_back_loses_nothing(tour, to, via):
     """No file contains the key."""
     middle, end = Path(f"middle{ENDINGS[via]}"), Path(f"end{ENDINGS[to]}")
     assert layout_of(end) == ("lines" if to == "vcrpy" else to)
@@ -100,9 +98,7 @@ def theirs() -> Path:
 
 @pytest.mark.parametrize("to", ENDINGS)
 @pytest.mark.parametrize("known_by", ["header", "environment", "keyring"])
-def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(
-    known_by: str, theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(known_by, theirs, to, monkeypatch):
     """The key may be known from a header, or only on the machine that converts the cassette."""
     path = theirs
     if known_by != "header":
@@ -120,9 +116,7 @@ def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(
 
 
 @pytest.mark.parametrize("to", ENDINGS)
-def test_a_key_that_redaction_misses_is_not_written(
-    theirs: Path, to: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_redaction_misses_is_not_written(theirs, to, monkeypatch):
     """The whole text is searched once more, and the file at the target is unchanged."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
@@ -137,7 +131,7 @@ def test_a_key_that_redaction_misses_is_not_written(
 
 
 @pytest.mark.parametrize("layout", ["lines", "json", "har"])
-def test_redacting_again_keeps_the_layout_that_the_suffix_names(tour: Path, layout: Layout) -> None:
+def test_redacting_again_keeps_the_layout_that_the_suffix_names(tour, layout):
     """Named fields become pseudonyms, and requests still match. HAR alone keeps no rules."""
     file = Path(f"again{ENDINGS[layout]}")
     convert(tour, file, layout_of(file))
@@ -154,7 +148,7 @@ def test_redacting_again_keeps_the_layout_that_the_suffix_names(tour: Path, layo
 
 
 @pytest.mark.parametrize("to", ENDINGS)
-def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to: Layout) -> None:
+def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to):
     """A HAR file without entries counts as empty. A missing file is named in the error."""
     Path("empty.yaml").touch()
     target = Path(f"end{ENDINGS[to]}")
@@ -167,7 +161,7 @@ def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to: Layou
         convert(Path("nowhere.yaml"), target, to)
 
 
-def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
+def test_converting_a_binary_body_to_vcrpys_json_is_an_error():
     recorded("tour.yaml", answered(), answered(body=b"\xff"))
     with pytest.raises(CassetteError, match="body is not text"):
         convert(Path("tour.yaml"), Path("tour.json"), "json")
@@ -175,7 +169,7 @@ def test_converting_a_binary_body_to_vcrpys_json_is_an_error() -> None:
     assert not Path("tour.json").exists()
 
 
-def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
+def test_a_cassette_in_use_is_not_rewritten(live):
     with live.record("busy"):
         live.me()
         before = Path("cassettes/busy.yaml").read_bytes()
@@ -195,9 +189,7 @@ def test_a_cassette_in_use_is_not_rewritten(live: Session) -> None:
         ("yesterday", None),
     ],
 )
-def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
-    date: str, at: datetime | None
-) -> None:
+def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(date, at):
     interaction = answered()
     headers = (*interaction.response.headers, ("Date", date))
     response = replace(interaction.response, headers=headers)
@@ -211,8 +203,8 @@ def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(
     "rewrite", [lambda path: convert(path, path, "vcrpy"), lambda path: redact(path, ["name"])]
 )
 def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: Callable[[Path], object]
-) -> None:
+    tmp_path, monkeypatch, rewrite
+):
     """The file lock only stops this package, so each rewrite checks for other changes."""
     path = tmp_path / "tour.yaml"
     recorded(path, answered(get()))
@@ -259,11 +251,11 @@ exchanges = st.builds(
 
 
 @given(interactions=st.lists(exchanges, max_size=3))
-def test_a_har_round_trip_loses_nothing(interactions: list[Interaction]) -> None:
+def test_a_har_round_trip_loses_nothing(interactions):
     assert read_har(har_text(interactions).encode(), Path("a.har")) == (interactions, None)
 
 
-def test_the_document_has_every_field_that_the_specification_requires() -> None:
+def test_the_document_has_every_field_that_the_specification_requires():
     """Any HAR viewer must open it. Reading also accepts a byte order mark, as on Windows."""
     assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}', Path("a.har")) == ([], None)
     exchange = Interaction(Request("GET", "https://a.test/?a=1&b="), Response(200))
@@ -290,7 +282,7 @@ CHROMIUM = """{"log": {"version": "1.2", "creator": {"name": "WebInspector", "ve
 {"request": {"method": "GET", "url": "https://ads.test/"}, "response": {"status": 0}}]}}"""
 
 
-def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed() -> None:
+def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed():
     """The redactor learns the key from the file's own Authorization header."""
     text = CHROMIUM.replace("KEY", KEY).replace("BASIC", BASIC)
     Path("browser.har").write_text(text)
@@ -347,9 +339,7 @@ def only(entry: dict[str, Any]) -> Interaction:
         ("HEAD", {"content": {"size": -1}}, b""),
     ],
 )
-def test_an_omitted_response_body_is_not_read_as_empty(
-    method: str, response: dict[str, Any], body: bytes
-) -> None:
+def test_an_omitted_response_body_is_not_read_as_empty(method, response, body):
     """A note with its size, if known, replaces the body, and is not replayed as if it were one."""
     interaction = only(entry_of({"method": method}, **response))
 
@@ -377,14 +367,12 @@ def test_an_omitted_response_body_is_not_read_as_empty(
         ),
     ],
 )
-def test_a_request_body_is_text_or_fields_or_is_said_to_be_missing(
-    request_: dict[str, Any], body: bytes | None
-) -> None:
+def test_a_request_body_is_text_or_fields_or_is_said_to_be_missing(request_, body):
     """A request that never had a body still has none. Chromium leaves out uploaded files."""
     assert only(entry_of({"method": "POST", **request_})).request.body == body
 
 
-def test_converting_says_how_many_bodies_are_not_there() -> None:
+def test_converting_says_how_many_bodies_are_not_there():
     """Each has its size, if known. For a complete file it says nothing."""
     sizes = [{"size": 1200}, {"size": 34}, {"size": -1}, {"text": "whole"}]
     entries = [entry_of(content=content) for content in sizes]
@@ -402,7 +390,7 @@ def test_converting_says_how_many_bodies_are_not_there() -> None:
     )
 
 
-def test_what_is_no_interaction_is_left_out_and_counted() -> None:
+def test_what_is_no_interaction_is_left_out_and_counted():
     """A conversion and a replay say how many entries; the others are there."""
     urls = [*(f"{scheme}:a" for scheme in ("data", "blob", "about")), "api.test:443"]
     entries = [entry_of(), *(entry_of({"url": url}) for url in urls), entry_of(status=0)]
@@ -429,7 +417,7 @@ def test_what_is_no_interaction_is_left_out_and_counted() -> None:
         ({"size": 6, "_file": f"../{'a' * 40}.json"}, b"<not recorded: 6 bytes>"),
     ],
 )
-def test_a_body_is_read_wherever_a_program_puts_it(content: dict[str, Any], body: bytes) -> None:
+def test_a_body_is_read_wherever_a_program_puts_it(content, body):
     """One that is not there, or is another file than Playwright's, is said to be missing."""
     Path(f"{'a' * 40}.json").write_text("beside")
     Path("secret.env").write_text("beside")
@@ -456,6 +444,6 @@ def test_a_body_is_read_wherever_a_program_puts_it(content: dict[str, Any], body
         ),
     ],
 )
-def test_junk_is_a_format_error(text: str) -> None:
+def test_junk_is_a_format_error(text):
     with pytest.raises(CassetteFormatError, match=r"a\.har"):
         read_har(text.encode("latin-1"), Path("a.har"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -45,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 NOWHERE = pytest.raises(CassetteNotFoundError)
 
 
-def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path: Path, here: Path) -> None:
+def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path, here):
     package = here.parent / "cassettes"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -57,9 +56,7 @@ def test_a_bare_name_is_found_in_the_nearest_folder_upward(tmp_path: Path, here:
 
 
 @pytest.mark.parametrize("mark", ["pyproject.toml", ".git", "notebooks"])
-def test_no_cassette_is_looked_for_above_the_projects_root(
-    tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch, mark: str
-) -> None:
+def test_no_cassette_is_looked_for_above_the_projects_root(tmp_path, here, monkeypatch, mark):
     """Neither reads nor writes leave the project. Without a root, only this folder counts."""
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for _ in range(2):
@@ -71,7 +68,7 @@ def test_no_cassette_is_looked_for_above_the_projects_root(
     assert find_cassette("tour") == inner
 
 
-def test_no_cassette_is_looked_for_above_home(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cassette_is_looked_for_above_home(here, monkeypatch):
     """A root above the home folder does not belong to this user."""
     monkeypatch.setattr(Path, "home", lambda: here.parent)
     with NOWHERE:
@@ -79,9 +76,7 @@ def test_no_cassette_is_looked_for_above_home(here: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.posix("permissions of folders")
-def test_packaged_cassettes_are_found_below_a_closed_folder(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packaged_cassettes_are_found_below_a_closed_folder(here, monkeypatch):
     """Such as with `sudo -u` in the home folder of root."""
     write(here / "cassettes" / "tour.yaml")
     here.parent.chmod(0)
@@ -97,9 +92,7 @@ def test_packaged_cassettes_are_found_below_a_closed_folder(
         here.parent.chmod(0o700)
 
 
-def test_a_user_without_a_home_folder_finds_cassettes(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_without_a_home_folder_finds_cassettes(here, monkeypatch):
     """Some containers run with a user id that the system does not know, and without HOME."""
 
     monkeypatch.setattr(Path, "home", mock.Mock(side_effect=RuntimeError("no home")))
@@ -111,15 +104,13 @@ def test_a_user_without_a_home_folder_finds_cassettes(
 
 
 @pytest.mark.parametrize("name", ["x" * 300, Path("x" * 300), Path("a/" * 3000 + "b"), Path()])
-def test_a_name_that_no_file_can_have_is_a_clear_error(name: str | Path) -> None:
+def test_a_name_that_no_file_can_have_is_a_clear_error(name):
     for mode in ("none", "all"):
         with pytest.raises(CassetteError, match=r"There is no|File name too long|Give the file"):
             Cassette(name, record_mode=mode)
 
 
-def test_the_folder_in_the_environment_variable_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_in_the_environment_variable_comes_first(tmp_path, monkeypatch):
     near = write(tmp_path / "cassettes" / "near.yaml")
     write(tmp_path / "cassettes" / "tour.yaml")
     named = write(tmp_path / "elsewhere" / "tour.yaml")
@@ -130,7 +121,7 @@ def test_the_folder_in_the_environment_variable_comes_first(
     assert new_cassette_path("fresh") == tmp_path / "elsewhere" / "fresh.yaml"
 
 
-def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
+def test_a_path_is_the_file_itself(tmp_path):
     """The file may be anywhere. A path without a suffix gets that of a cassette."""
     path = write(tmp_path / "any" / "tour.yaml")
 
@@ -143,9 +134,7 @@ def test_a_path_is_the_file_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["found/tour.har", "./found/tour.har", "../found/tour.har"])
-def test_the_text_of_a_path_is_that_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_text_of_a_path_is_that_file(tmp_path, monkeypatch, name):
     """A replay, a question and a command find the same file; HAR replays as a cassette does."""
     convert(write(tmp_path / "tour.yaml"), file := tmp_path / "found" / "tour.har", "har")
     if name.startswith("../"):
@@ -157,7 +146,7 @@ def test_the_text_of_a_path_is_that_file(
     assert len(recording_of(name)) == 1
 
 
-def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
+def test_yml_and_yaml_suffixes_are_equivalent(tmp_path):
     path = write(tmp_path / "cassettes" / "tour.yml")
     for name in ("tour", "tour.yml", "tour.yaml", path, path.with_suffix(".yaml")):
         assert find_cassette(name) == new_cassette_path(name) == path
@@ -170,7 +159,7 @@ def test_yml_and_yaml_suffixes_are_equivalent(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_tour_yaml_is_preferred_to_tour_yml(tmp_path: Path) -> None:
+def test_tour_yaml_is_preferred_to_tour_yml(tmp_path):
     """The other file is found by its full name."""
     paths = [tmp_path / "cassettes" / name for name in ("tour.yaml", "tour.yml")]
     yaml, yml = paths
@@ -188,9 +177,7 @@ BAD_ON_WINDOWS = ["a//b", "CON", "eu/aux.v1", "why?", "tour.", "tour "]
 
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, *BAD_ON_WINDOWS])
-def test_a_name_never_leads_out_of_its_folder_and_is_one_on_each_system(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_name_never_leads_out_of_its_folder_and_is_one_on_each_system(tmp_path, name):
     (tmp_path / "cassettes").mkdir()
     write(tmp_path / "tour.yaml")
 
@@ -201,7 +188,7 @@ def test_a_name_never_leads_out_of_its_folder_and_is_one_on_each_system(
 
 
 @pytest.mark.posix("links")
-def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
     secret = write(tmp_path / "secret" / "tour.yaml")
     own = write(tmp_path / "cassettes" / "own.yaml")
     own.with_name("tour.yaml").symlink_to(secret)
@@ -216,9 +203,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["tour", Path("cassettes/tour")])
-def test_the_error_for_a_missing_cassette_names_the_searched_folders(
-    tmp_path: Path, name: str | Path
-) -> None:
+def test_the_error_for_a_missing_cassette_names_the_searched_folders(tmp_path, name):
     """The error also says how to record it; "in .." at the end of a sentence would mislead."""
     (tmp_path / "cassettes").mkdir()
     folder = re.escape(str(tmp_path / "cassettes"))
@@ -226,7 +211,7 @@ def test_the_error_for_a_missing_cassette_names_the_searched_folders(
         Cassette(name)
 
 
-def test_the_users_cassettes_are_listed_before_packaged_cassettes(tmp_path: Path) -> None:
+def test_the_users_cassettes_are_listed_before_packaged_cassettes(tmp_path):
     """Each name is listed once, for its nearest file; packaged cassettes have no path."""
     first = write(tmp_path / "cassettes" / "a.yaml")
     second = write(tmp_path / "cassettes" / "parts" / "b.yaml")
@@ -283,9 +268,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
-def test_an_invalid_cassette_raises_a_format_error_and_runs_nothing(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_invalid_cassette_raises_a_format_error_and_runs_nothing(tmp_path, name):
     """There is no other exception and no side effect. A tag that is not safe has its line."""
     path = tmp_path / "bad.yaml"
     path.write_bytes(BAD_FILES[name])
@@ -298,7 +281,7 @@ def test_an_invalid_cassette_raises_a_format_error_and_runs_nothing(
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
-def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path: Path, is_ours: bool) -> None:
+def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path, is_ours):
     """Git leaves such marks in a file that two branches changed."""
     path = (recorded if is_ours else theirs)(tmp_path / "tour.yaml", answered())
     head, line_feed, rest = path.read_text().rpartition("  response:")
@@ -309,9 +292,7 @@ def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path: Path, is_
 
 
 @pytest.mark.parametrize("module", ["_multidict", "_istr"])
-def test_the_names_of_headers_that_aiohttp_recorded_as_objects_are_read(
-    tmp_path: Path, module: str
-) -> None:
+def test_the_names_of_headers_that_aiohttp_recorded_as_objects_are_read(tmp_path, module):
     """Nothing of multidict is run; a conversion writes them as text."""
     path = tmp_path / "tour.yaml"
     path.write_text(
@@ -328,7 +309,7 @@ def test_the_names_of_headers_that_aiohttp_recorded_as_objects_are_read(
 
 
 @pytest.mark.parametrize("make", [recorded, theirs])
-def test_a_body_under_another_key_is_an_error(tmp_path: Path, make: Any) -> None:
+def test_a_body_under_another_key_is_an_error(tmp_path, make):
     """vcrpy raises a KeyError when it plays the response."""
     path = make(tmp_path / "tour.yaml", answered())
     path.write_text(re.sub(r'(["\s])string("?:)', r"\1base64_string\2", path.read_text()))
@@ -336,14 +317,14 @@ def test_a_body_under_another_key_is_an_error(tmp_path: Path, make: Any) -> None
         read_cassette(path).interaction(1)
 
 
-def test_a_short_number_in_base_60_is_read_as_vcrpy_reads_it(tmp_path: Path) -> None:
+def test_a_short_number_in_base_60_is_read_as_vcrpy_reads_it(tmp_path):
     """Computing 800 kB of ``1:1:1…`` would take half a minute, so it is refused."""
     path = tmp_path / "tour.yaml"
     path.write_bytes(b"recording: {started_at: 12:30:45}\ninteractions: []\n")
     assert read_cassette(path).metadata == {"started_at": 45_045}
 
 
-def test_a_response_without_a_body_gets_an_empty_body(tmp_path: Path) -> None:
+def test_a_response_without_a_body_gets_an_empty_body(tmp_path):
     """Some programs omit the body, and vcrpy replays such cassettes."""
     path = tmp_path / "tour.yaml"
     answer = b"  response: {status: {code: 204, message: ''}, headers: {}}\n"
@@ -365,7 +346,7 @@ def test_a_response_without_a_body_gets_an_empty_body(tmp_path: Path) -> None:
         (', "X-RateLimit-Limit"', ',, "X-RateLimit-Limit"'),
     ],
 )
-def test_a_damaged_line_is_one_error_that_names_it(tmp_path: Path, old: str, new: str) -> None:
+def test_a_damaged_line_is_one_error_that_names_it(tmp_path, old, new):
     """It says where and why, and quotes nothing of the file."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/0")), answered(get("/1")))
     head, first, second = path.read_text().split("- recorded_at")
@@ -376,9 +357,7 @@ def test_a_damaged_line_is_one_error_that_names_it(tmp_path: Path, old: str, new
 
 
 @pytest.mark.posix("named pipes")
-def test_an_unreadable_path_raises_a_cassette_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_path_raises_a_cassette_error(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     with (tmp_path / "sparse.yaml").open("wb") as file:
@@ -399,7 +378,7 @@ def test_an_unreadable_path_raises_a_cassette_error(
         read_cassette(path)
 
 
-def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded() -> None:
+def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded():
     notices: list[str] = []
     with opened("tour", "all") as cassette:
         cassette.record(answered())
@@ -409,7 +388,7 @@ def test_a_replay_of_what_another_kernel_records_says_that_it_is_being_recorded(
     assert read_cassette(cassette.path).problem is None
 
 
-def test_a_command_names_the_path_if_the_name_finds_another_file(tmp_path: Path) -> None:
+def test_a_command_names_the_path_if_the_name_finds_another_file(tmp_path):
     found = recorded(Path("cassettes/tour.yaml"), answered())
     other = recorded(tmp_path / "elsewhere" / "tour.yaml", answered())
 

@@ -76,9 +76,7 @@ def vcrpys(text: str) -> tuple[Any, Any]:
     at=st.none() | st.datetimes(*YEARS, timezones=st.just(UTC)),
     attempt=st.integers(1, 9),
 )
-def test_our_reader_and_vcrpy_read_any_interaction_unchanged(
-    request: Request, response: Response, at: datetime | None, attempt: int
-) -> None:
+def test_our_reader_and_vcrpy_read_any_interaction_unchanged(request, response, at, attempt):
     written = Interaction(request, response, at, 0.25, attempt)
     text = cassette(written, written)
     sent, received = vcrpys(text)
@@ -96,7 +94,7 @@ def test_our_reader_and_vcrpy_read_any_interaction_unchanged(
 MARKS = '"string": null, "body": null, "headers": {} !!binary "AAAA" # end: 1 interaction'
 
 
-def test_no_header_name_or_text_is_mistaken_for_the_layout() -> None:
+def test_no_header_name_or_text_is_mistaken_for_the_layout():
     name, value = MARKS, f'{MARKS}\n- recorded_at: "x"'
     headers = ((name, value),)
     request = Request("GET", f"https://x.test/{MARKS}", headers, b"\xff")
@@ -107,7 +105,7 @@ def test_no_header_name_or_text_is_mistaken_for_the_layout() -> None:
     assert vcrpys(text)[1]["headers"] == {name: [value]}
 
 
-def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
+def test_a_lone_surrogate_becomes_the_replacement_character():
     """YAML cannot contain one, and responses that httpx decoded have none."""
     text = cassette(Interaction(get("/\ud800"), Response(200, "a\udfffb")))
 
@@ -116,7 +114,7 @@ def test_a_lone_surrogate_becomes_the_replacement_character() -> None:
 
 
 @pytest.mark.parametrize(("elapsed_s", "expected"), [(5e-5, 5e-5), (1e-9, 0.0), (12.5, 12.5)])
-def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s: float, expected: float) -> None:
+def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s, expected):
     """Times are in UTC. Seconds have no exponent, because YAML 1.1 would read it as text."""
     east = NOON.astimezone(timezone(timedelta(hours=5)))
     text = cassette(replace(answered(), recorded_at=east, elapsed_s=elapsed_s))
@@ -131,7 +129,7 @@ def test_the_file_is_yaml_and_its_metadata_is_readable(elapsed_s: float, expecte
 @given(
     st.sampled_from(["http://", "https://", "HTTP://", ""]), st.text("ab/?#:@ \t\n\\é\x1c\u2028")
 )
-def test_the_path_of_an_address_is_what_urlsplit_finds(scheme: str, rest: str) -> None:
+def test_the_path_of_an_address_is_what_urlsplit_finds(scheme, rest):
     """Loading splits every address, so a faster way than `urlsplit` must find the same path."""
     path = urlsplit(scheme + rest).path or "/"
     sent = re.sub(r"[\x1c\u2028]", lambda control: quote(control[0]), path)
@@ -161,7 +159,7 @@ DEFLATED = zlib.compress(UNPACKED)[2:-4]  # some services send it without zlib's
         (UNPACKED, "something"),
     ],
 )
-def test_compressed_bodies_are_decompressed_and_text_is_unchanged(body: bytes, coding: str) -> None:
+def test_compressed_bodies_are_decompressed_and_text_is_unchanged(body, coding):
     """The header or the first bytes show it, or both if a compressed file is compressed again."""
     assert unpack(body, coding) == UNPACKED
 
@@ -170,8 +168,8 @@ def test_compressed_bodies_are_decompressed_and_text_is_unchanged(body: bytes, c
     ("name", "library", "fast"), [("br", "brotli", {"quality": 1}), ("zstd", "zstandard", {})]
 )
 def test_an_optional_coding_is_decoded_if_its_library_is_installed(
-    name: str, library: str, fast: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, library, fast, monkeypatch
+):
     """A decompression bomb is refused before it fills the memory."""
     module = pytest.importorskip(library)
 
@@ -197,14 +195,12 @@ def test_an_optional_coding_is_decoded_if_its_library_is_installed(
         (b"\xff\xfe\xfd" * 9, "compress", "compressed in an unknown way"),
     ],
 )
-def test_a_body_that_cannot_be_decompressed_within_limits_is_refused(
-    body: bytes, coding: str, why: str
-) -> None:
+def test_a_body_that_cannot_be_decompressed_within_limits_is_refused(body, coding, why):
     with pytest.raises(ValueError, match=why):
         unpack(body, coding)
 
 
-def test_a_decompression_bomb_is_refused_at_any_nesting_depth() -> None:
+def test_a_decompression_bomb_is_refused_at_any_nesting_depth():
     packed = bytes(80_000_000)
     for coding in ("", "gzip", "gzip"):
         packed = gzip.compress(packed, 6)
@@ -215,6 +211,6 @@ def test_a_decompression_bomb_is_refused_at_any_nesting_depth() -> None:
 
 
 @given(body=st.binary(max_size=300), coding=st.sampled_from(["", "gzip", "deflate", "br", "zstd"]))
-def test_any_bytes_give_bytes_or_one_kind_of_error(body: bytes, coding: str) -> None:
+def test_any_bytes_give_bytes_or_one_kind_of_error(body, coding):
     with contextlib.suppress(ValueError):
         assert len(unpack(body, coding)) <= MAX_UNPACKED_BYTES

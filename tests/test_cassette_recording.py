@@ -57,7 +57,7 @@ def tour(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @FORKS
-def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path):
     """After SIGKILL at 200 random moments, everything acknowledged is there.
 
     vcrpy loads the repaired files.
@@ -93,7 +93,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_the_caller_saw(tmp_path: Path) 
 
 
 @FORKS
-def test_a_forked_child_records_nothing(tour: Path) -> None:
+def test_a_forked_child_records_nothing(tour):
     """A fork may happen while a thread records, so the file and its lock stay with the parent."""
     cassette = opened(tour)
     cassette.record(answered(get("/parent")))
@@ -119,9 +119,7 @@ def test_a_forked_child_records_nothing(tour: Path) -> None:
 
 
 @pytest.mark.parametrize("written", [0, 1, 40, 10**9])
-def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
-    tour: Path, monkeypatch: pytest.MonkeyPatch, written: int
-) -> None:
+def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(tour, monkeypatch, written):
     write = os.write
 
     def interrupted(file: int, data: bytes) -> int:
@@ -143,7 +141,7 @@ def test_ctrl_c_while_an_interaction_is_written_leaves_the_others_whole(
 # If Ctrl-C comes between opening a file and entering its block, Python closes the file later.
 @pytest.mark.posix("the removal of a file that such an interrupt has left open")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) -> None:
+def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path):
     """Ctrl-C comes at each line of the cassette and of the recorder in turn."""
     for stop in count(1):
         path, lines = tmp_path / f"{stop}.yaml", 0
@@ -172,7 +170,7 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path: Path) ->
 
 
 @pytest.mark.posix("links")
-def test_a_link_to_a_cassette_uses_the_same_lock(tour: Path) -> None:
+def test_a_link_to_a_cassette_uses_the_same_lock(tour):
     link = tour.with_name("link.yaml")
     link.symlink_to(tour)
     with opened(tour), pytest.raises(CassetteInUseError):
@@ -185,7 +183,7 @@ def test_a_link_to_a_cassette_uses_the_same_lock(tour: Path) -> None:
 
 
 @pytest.mark.posix("links")
-def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
+def test_no_lock_is_taken_through_a_link(tour):
     victim = tour.with_name("victim")
     victim.write_text("mine")
     tour.with_name("tour.yaml.lock").symlink_to(victim)
@@ -196,7 +194,7 @@ def test_no_lock_is_taken_through_a_link(tour: Path) -> None:
 
 
 @pytest.mark.posix("links")
-def test_a_re_recording_does_not_write_through_a_link(tour: Path) -> None:
+def test_a_re_recording_does_not_write_through_a_link(tour):
     """Neither the new file nor the journal is a link that somebody left there."""
     victim = tour.with_name("victim")
     for name in (".tour.yaml.new", "tour.yaml.part"):
@@ -209,8 +207,8 @@ def test_a_re_recording_does_not_write_through_a_link(tour: Path) -> None:
 
 @pytest.mark.parametrize(("every_s", "times"), [(0.0, 6), (60.0, 4)])
 def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_s: float, times: int
-) -> None:
+    tmp_path, monkeypatch, every_s, times
+):
     """A power cut loses about a second; a kill loses nothing, since each write is immediate."""
     synced = mock.Mock()
     monkeypatch.setattr(os, "fsync", synced)
@@ -221,7 +219,7 @@ def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
 
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
-def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: str) -> None:
+def test_an_interaction_is_on_disk_before_record_returns(tmp_path, mode):
     """Other readers find it at once. If the cassette was empty, "all" also records in place."""
     path = tmp_path / "tour.yaml"
     path.touch()
@@ -235,7 +233,7 @@ def test_an_interaction_is_on_disk_before_record_returns(tmp_path: Path, mode: s
 
 
 @pytest.mark.parametrize("mode", ["new_episodes", "any", "all"])
-def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: str) -> None:
+def test_a_recording_without_an_interaction_changes_nothing(tour, mode):
     before = tour.read_bytes()
     for path in (tour, tour.with_name("new.yaml")):
         opened(path, mode).close()
@@ -244,7 +242,7 @@ def test_a_recording_without_an_interaction_changes_nothing(tour: Path, mode: st
     assert list(tour.parent.iterdir()) == [tour]
 
 
-def test_a_re_recording_aside_replaces_the_cassette_only_at_close(tour: Path) -> None:
+def test_a_re_recording_aside_replaces_the_cassette_only_at_close(tour):
     """Until then, every other reader sees the complete old cassette."""
     before = tour.read_bytes()
     with opened(tour, "all", policy=Policy(aside=True)) as cassette:
@@ -261,7 +259,7 @@ def test_a_re_recording_aside_replaces_the_cassette_only_at_close(tour: Path) ->
 
 
 @FORKS
-def test_an_unfinished_re_recording_aside_leaves_the_old_cassette(tour: Path) -> None:
+def test_an_unfinished_re_recording_aside_leaves_the_old_cassette(tour):
     """Nobody said that it succeeded, whether it was killed or not."""
     before = tour.read_bytes()
     aside = {"record_mode": "all", "policy": Policy(aside=True)}
@@ -277,7 +275,7 @@ def test_an_unfinished_re_recording_aside_leaves_the_old_cassette(tour: Path) ->
     assert list(tour.parent.iterdir()) == [tour]
 
 
-def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> None:
+def test_a_second_writer_is_refused_until_the_first_has_closed(tour):
     """No mode and no other process may write at the same time, but all may read."""
     first = opened(tour)
     for mode in ("new_episodes", "any", "all"):
@@ -303,9 +301,7 @@ def test_a_second_writer_is_refused_until_the_first_has_closed(tour: Path) -> No
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
-    tmp_path: Path, as_json: bool
-) -> None:
+def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(tmp_path, as_json):
     """The file becomes our line layout, redacted and complete; until then it is unchanged."""
     path = theirs(
         tmp_path / "tour.yaml",
@@ -330,9 +326,7 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(
     assert loaded_by_vcrpy(path) == len(loaded)
 
 
-def test_an_interaction_is_redacted_and_not_written_if_it_still_leaks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interaction_is_redacted_and_not_written_if_it_still_leaks(tmp_path, monkeypatch):
     path = tmp_path / "tour.yaml"
     with opened(path, redactor=Redactor([KEY])) as cassette:
         cassette.record(answered(get(f"/a/{KEY}")))
@@ -347,7 +341,7 @@ def test_an_interaction_is_redacted_and_not_written_if_it_still_leaks(
         add(tmp_path / "b.yaml", answered(), redactor=Redactor([KEY]), base_url=f"{BASE_URL}/{KEY}")
 
 
-def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
+def test_the_metadata_says_who_recorded_where_and_when(tmp_path):
     """The base address is redacted."""
     path, before = tmp_path / "tour.yaml", datetime.now(UTC)
     add(path, answered(), redactor=Redactor([KEY]), base_url=f"{BASE_URL}/{KEY}")
@@ -358,7 +352,7 @@ def test_the_metadata_says_who_recorded_where_and_when(tmp_path: Path) -> None:
     assert before <= datetime.fromisoformat(metadata["started_at"]) <= datetime.now(UTC)
 
 
-def test_headers_are_corrected_for_the_decoded_body(tmp_path: Path) -> None:
+def test_headers_are_corrected_for_the_decoded_body(tmp_path):
     coded = ("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked"), ("Content-Length", "99")
     path = recorded(tmp_path / "tour.yaml", typed("text/plain", b"decoded", *coded))
     headers = read_cassette(path).interaction(1).response.headers
@@ -366,7 +360,7 @@ def test_headers_are_corrected_for_the_decoded_body(tmp_path: Path) -> None:
     assert headers == (("Content-Type", "text/plain"), ("Content-Length", "7"))
 
 
-def test_a_closed_recording_has_what_its_file_has(tmp_path: Path) -> None:
+def test_a_closed_recording_has_what_its_file_has(tmp_path):
     with opened(tmp_path / "tour.yaml", "update") as cassette:
         cassette.record(answered())
 

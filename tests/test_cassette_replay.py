@@ -57,7 +57,7 @@ def refusal(cassette: Cassette, request: Request) -> NotRecordedError:
     return caught.value
 
 
-def test_responses_replay_in_recorded_order_and_then_the_last_repeats(path: Path) -> None:
+def test_responses_replay_in_recorded_order_and_then_the_last_repeats(path):
     """A cell that runs again gets the last response, while a strict replay, as in tests, raises."""
     recorded(path, answered(body="1"), answered(get("/other"), body="x"), answered(body="2"))
     lenient, strict = Cassette(path), Cassette(path, repeat="strict")
@@ -71,7 +71,7 @@ def test_responses_replay_in_recorded_order_and_then_the_last_repeats(path: Path
     assert "played" in str(error)
 
 
-def test_the_error_for_an_unknown_request_names_the_nearest_requests(path: Path) -> None:
+def test_the_error_for_an_unknown_request_names_the_nearest_requests(path):
     """The error names the three nearest requests, what is unplayed, and the call, but no values."""
     paths = ("/v1/lists", "/v1/users/me?fields=name", "/v1/users", *["/v2"] * 3, "/v1/users/me")
     recorded(path, *(answered(get(each)) for each in paths))
@@ -94,7 +94,7 @@ def test_the_error_for_an_unknown_request_names_the_nearest_requests(path: Path)
     ]
 
 
-def test_the_parameters_of_an_unknown_request_are_named_without_their_values(path: Path) -> None:
+def test_the_parameters_of_an_unknown_request_are_named_without_their_values(path):
     """A parameter without a name may be a value, so it is not shown; long queries are truncated."""
     recorded(path, answered(get("/v1/lists")))
     for query, shown in (
@@ -126,7 +126,7 @@ LETTER = post(b'{"to": {"first": "Jo"}, "pages": [1]}')
         (replace(LETTER, uri="https://api.example.test:81/v1/%6Cetters"), ["port"]),
     ],
 )
-def test_differences_are_named_by_field(path: Path, sent: Request, names: list[str]) -> None:
+def test_differences_are_named_by_field(path, sent, names):
     recorded(path, answered(LETTER), answered(get()))
     (title, differing), *_ = refusal(Cassette(path), sent).nearest
 
@@ -135,7 +135,7 @@ def test_differences_are_named_by_field(path: Path, sent: Request, names: list[s
 
 
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y", f"{US}/a%3Ab"])
-def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path, base: str) -> None:
+def test_a_cassette_of_one_region_replays_under_any_base_address(path, base):
     """Paths are compared relative to the recording's base address and to the session's."""
     recorded(path, answered(get(base=EU), "me"), answered(get(base=f"{EU}x")), base_url=EU)
     cassette = Cassette(path, base_url=base)
@@ -146,7 +146,7 @@ def test_a_cassette_of_one_region_replays_under_any_base_address(path: Path, bas
         assert refusal(cassette, elsewhere).reason == "no_match"
 
 
-def test_an_exact_address_comes_before_a_path_below_the_base(path: Path) -> None:
+def test_an_exact_address_comes_before_a_path_below_the_base(path):
     """A cassette of two regions plays each region's own responses, however often they repeat."""
     recorded(path, *(answered(get(base=base), body=base) for base in (EU, US)), base_url=EU)
     requests = [get(base=base) for base in (US, US, US, EU)]
@@ -154,7 +154,7 @@ def test_an_exact_address_comes_before_a_path_below_the_base(path: Path) -> None
     assert bodies(Cassette(path, base_url=US), *requests) == [US.encode()] * 3 + [EU.encode()]
 
 
-def test_without_metadata_the_base_address_is_the_first_requests_origin(path: Path) -> None:
+def test_without_metadata_the_base_address_is_the_first_requests_origin(path):
     """A user name or key in that request's address is not part of it."""
     first = Request("GET", "https://key:@api.example.test:8443/v1/users/me", (), b"")
     cassette = Cassette(theirs(path, answered(first)), base_url=US)
@@ -172,7 +172,7 @@ def multipart(boundary: str, name: str = "letter.pdf", quote: str = "") -> Reque
     return post(body.encode("latin-1"), content_type=content_type)
 
 
-def test_multipart_bodies_are_compared_by_their_parts(path: Path) -> None:
+def test_multipart_bodies_are_compared_by_their_parts(path):
     """Clients choose a random boundary for each request, so it must not count; a part does."""
     recorded(path, answered(multipart("0123abcd"), body="sent"))
     cassette = Cassette(path)
@@ -231,12 +231,12 @@ def parted(*parts: str) -> Request:
     ],
 )
 def test_ignored_parts_are_not_compared_in_requests_or_recordings(
-    path: Path,
-    ignore: list[str],
-    kept: Request,
-    sent: Request,
-    other: Request,
-) -> None:
+    path,
+    ignore,
+    kept,
+    sent,
+    other,
+):
     """The ignored part may be in the recording or in the request. The rest still counts."""
     for one, another in ((kept, sent), (sent, kept)):
         path.unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def test_ignored_parts_are_not_compared_in_requests_or_recordings(
             Cassette(path, matching=Matching(match_on)).play(another)
 
 
-def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
+def test_matching_is_on_the_redacted_form_on_both_sides(path):
     """A recording with one key in an address must replay with another key."""
     first, second = "dm_live_8fK2xQ9zLr7TtVb3", "dm_test_nWm5YcHs1pAe0123"
     recorded(path, answered(get(f"/a/{first}")), redactor=Redactor([first]))
@@ -263,7 +263,7 @@ def test_matching_is_on_the_redacted_form_on_both_sides(path: Path) -> None:
     assert Cassette(path, redactor=Redactor([first])).play(post(first.encode()))
 
 
-def test_a_custom_matcher_may_return_or_assert(path: Path) -> None:
+def test_a_custom_matcher_may_return_or_assert(path):
     """Like vcrpy's, the function gets two of vcrpy's requests: the sent and the recorded one."""
 
     def same_last_segment(request: Any, other: Any) -> None:
@@ -282,7 +282,7 @@ def test_a_custom_matcher_may_return_or_assert(path: Path) -> None:
     assert refusal(cassette, get("/v2/c")).reason == "no_match"
 
 
-def test_once_records_into_a_missing_or_empty_cassette(path: Path) -> None:
+def test_once_records_into_a_missing_or_empty_cassette(path):
     path.write_text("")
     assert refusal(Cassette(path), get()).reason == "no_match"
 
@@ -295,7 +295,7 @@ def test_once_records_into_a_missing_or_empty_cassette(path: Path) -> None:
         assert refusal(cassette, get("/new")).reason == "no_match"
 
 
-def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path: Path) -> None:
+def test_playing_takes_as_long_in_a_large_cassette_as_in_a_small_one(tmp_path):
     steps = {}
     request = get("/same")
     for size in (50, 5000):
@@ -340,9 +340,7 @@ def packed(data: bytes, at: int) -> Request:
         (as_form('{"n": 1}'), as_form('{"n": 2}'), 'body: {"n": '),
     ],
 )
-def test_two_requests_of_different_forms_are_never_the_same(
-    path: Path, one: Request, other: Request, difference: str
-) -> None:
+def test_two_requests_of_different_forms_are_never_the_same(path, one, other, difference):
     """Each gets its own response in any order, and one that was not recorded says what differs."""
     recorded(path, answered(one, "one"), answered(other, "other"))
     strict = Cassette(path, repeat="strict")
@@ -394,7 +392,7 @@ def meaning(text: str) -> object:
 
 @given(one=json_texts, other=json_texts)
 @settings(max_examples=500, deadline=None)
-def test_json_is_compared_by_value_and_type(one: str, other: str) -> None:
+def test_json_is_compared_by_value_and_type(one, other):
     forms = [Matching().form(post(each.encode())) for each in (one, other)]
 
     assert (forms[0] == forms[1]) is (meaning(one) == meaning(other))
@@ -402,9 +400,7 @@ def test_json_is_compared_by_value_and_type(one: str, other: str) -> None:
 
 @given(one=queries, other=queries)
 @settings(max_examples=500, deadline=None)
-def test_a_query_and_a_form_are_compared_by_the_values_of_each_name(
-    one: list[str], other: list[str]
-) -> None:
+def test_a_query_and_a_form_are_compared_by_the_values_of_each_name(one, other):
     is_same = parse_qs("&".join(one), True) == parse_qs("&".join(other), True)
 
     for make in (lambda each: get(f"/l?{each}"), as_form):
@@ -414,7 +410,7 @@ def test_a_query_and_a_form_are_compared_by_the_values_of_each_name(
 
 @given(one=paths, other=paths)
 @settings(max_examples=500, deadline=None)
-def test_a_path_is_compared_by_what_it_means(one: list[str], other: list[str]) -> None:
+def test_a_path_is_compared_by_what_it_means(one, other):
     spelled = {"%c3%a9": "é", "%C3%A9": "é", "%61": "a", "%3a": ":"}
     meant = [[spelled.get(each, each) for each in path] for path in (one, other)]
     forms = [Matching().form(get(f"/{''.join(each)}")) for each in (one, other)]
@@ -434,7 +430,7 @@ def test_a_path_is_compared_by_what_it_means(one: list[str], other: list[str]) -
         (get("/x?sort=name&sort=-date"), get("/x?sort=-date&sort=name")),
     ],
 )
-def test_bodies_of_other_kinds_are_compared_by_their_bytes(one: Request, other: Request) -> None:
+def test_bodies_of_other_kinds_are_compared_by_their_bytes(one, other):
     """Even if they happen to be JSON; what cannot be read is no form and no JSON."""
     assert Matching().form(one) != Matching().form(other)
     assert Matching(["uri", "raw_body"]).form(post(b"[1]")) != Matching(["uri", "raw_body"]).form(
@@ -460,9 +456,7 @@ def test_bodies_of_other_kinds_are_compared_by_their_bytes(one: Request, other: 
         (get("/x?page=1"), get("/x?page=2"), None),
     ],
 )
-def test_a_request_that_changes_with_each_run_names_what_to_ignore(
-    path: Path, old: Request, new: Request, rules: str | None
-) -> None:
+def test_a_request_that_changes_with_each_run_names_what_to_ignore(path, old, new, rules):
     """Recording it again would not help; if anything else differs, it is another request."""
     recorded(path, answered(old, "1"))
     error = str(refusal(Cassette(path), new))
@@ -492,9 +486,7 @@ def test_a_request_that_changes_with_each_run_names_what_to_ignore(
         (get(base="https://api.example.test:443"), get(), None),
     ],
 )
-def test_two_requests_of_one_form_are_the_same_in_recorded_order(
-    path: Path, one: Request, other: Request, match_on: list[str] | None
-) -> None:
+def test_two_requests_of_one_form_are_the_same_in_recorded_order(path, one, other, match_on):
     """The order of a JSON object, the time in a gzip header and a default port do not count."""
     recorded(path, answered(one, "1"), answered(other, "2"))
     cassette = Cassette(path, matching=Matching(match_on))
@@ -502,7 +494,7 @@ def test_two_requests_of_one_form_are_the_same_in_recorded_order(
     assert bodies(cassette, other, one, one) == [b"1", b"2", b"2"]
 
 
-def test_what_is_accepted_counts_where_one_address_has_several_forms(path: Path) -> None:
+def test_what_is_accepted_counts_where_one_address_has_several_forms(path):
     """A type that was never asked for gets the responses in their order."""
     table, text, any_type = (
         with_headers(get("/report"), Accept=each) for each in ("text/csv", "text/plain", "*/*")
@@ -514,7 +506,7 @@ def test_what_is_accepted_counts_where_one_address_has_several_forms(path: Path)
     assert bodies(Cassette(path), with_headers(get("/report"))) == [b"csv"]
 
 
-def test_attempts_of_two_threads_belong_to_their_own_requests(path: Path) -> None:
+def test_attempts_of_two_threads_belong_to_their_own_requests(path):
     """Both get 503, then both get 200: each 200 is played, also with others between them."""
     second = [replace(answered(body=body), attempt=2) for body in ("a", "b")]
     failed = answered(body="", status=503)
@@ -527,7 +519,7 @@ def test_attempts_of_two_threads_belong_to_their_own_requests(path: Path) -> Non
     assert cassette.unplayed() == [3]
 
 
-def test_an_empty_reason_phrase_stays_empty(path: Path) -> None:
+def test_an_empty_reason_phrase_stays_empty(path):
     """For HTTP/2, which has none, the recording has the usual one of httpx."""
     silent = answered()
     recorded(path, replace(silent, response=replace(silent.response, reason="")))

@@ -1,13 +1,12 @@
 """The chart: what it draws, and how a notebook shows it."""
 
-from __future__ import annotations
-
 import io
 import math
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -19,9 +18,6 @@ from reading_samples import NOON_S, reading as sample
 from directmail_lab.questions.chart import Chart, chart_rate_limits
 from directmail_lab.readings.frame import frame_of
 from directmail_lab.readings.reading import Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def reading(at: float, remaining: int | None, path: str = "/v1/users/me", **kw: Any) -> Reading:
@@ -39,11 +35,8 @@ def draw(readings: Sequence[Reading]) -> Chart:
 
 
 @pytest.mark.parametrize("n", [0, 1, 10_000])
-def test_a_chart_of_any_number_of_readings_is_a_small_png(n: int) -> None:
-    """The PNG is small enough for a notebook, with no reading as well as with ten thousand.
-
-    Its background is transparent, for light and for dark pages.
-    """
+def test_a_chart_of_any_number_of_readings_is_a_small_png(n):
+    """Its background is transparent, for light and for dark pages."""
     chart = draw(countdown(n))
     png = chart.png()
 
@@ -55,7 +48,7 @@ def test_a_chart_of_any_number_of_readings_is_a_small_png(n: int) -> None:
     assert n or "Make a request" in chart.alt_text
 
 
-def test_readings_without_times_are_drawn_by_number() -> None:
+def test_readings_without_times_are_drawn_by_number():
     """vcrpy's cassettes have no times, so the axis has the order, and its label says so."""
     chart = draw([sample(at) for at in (math.nan, NOON_S, NOON_S + 1)])
 
@@ -63,7 +56,7 @@ def test_readings_without_times_are_drawn_by_number() -> None:
     assert [1, 2, 3] in [list(line.get_xdata()) for line in chart.axes[0].lines]
 
 
-def test_the_same_readings_are_the_same_bytes() -> None:
+def test_the_same_readings_are_the_same_bytes():
     """A notebook that runs again must not change, whatever the user's matplotlib style."""
     first = draw(countdown(50)).png()
     with mpl.rc_context({"font.size": 30, "timezone": "Asia/Tokyo", "axes.facecolor": "black"}):
@@ -73,7 +66,7 @@ def test_the_same_readings_are_the_same_bytes() -> None:
     assert b"atplotlib" not in first
 
 
-def test_each_operation_has_a_panel_with_its_name_and_allowance() -> None:
+def test_each_operation_has_a_panel_with_its_name_and_allowance():
     """The operations with most readings come first, at most six; methods are separate."""
     others = [reading(3, 9, f"/v1/{name}", method="POST") for name in "abcdef"]
     chart = draw([*countdown(3), *others])
@@ -85,7 +78,7 @@ def test_each_operation_has_a_panel_with_its_name_and_allowance() -> None:
     assert chart.alt_text.startswith(chart.get_suptitle())
 
 
-def test_operations_that_share_an_allowance_have_one_panel() -> None:
+def test_operations_that_share_an_allowance_have_one_panel():
     """Readings of another server stay apart, whatever its limit is."""
     paths = ["/v1/lists", "/v1/letters"] * 3
     shared = [reading(at, 59 - at, path) for at, path in enumerate(paths)]
@@ -98,7 +91,7 @@ def test_operations_that_share_an_allowance_have_one_panel() -> None:
     ]
 
 
-def test_the_accounts_of_two_sessions_have_panels_of_their_own() -> None:
+def test_the_accounts_of_two_sessions_have_panels_of_their_own():
     """Joined, a line would go up and down. Equal limits of two accounts are no shared allowance."""
     paths = ["/v1/lists", "/v1/letters"] * 3
     frame = frame_of(
@@ -112,7 +105,7 @@ def test_the_accounts_of_two_sessions_have_panels_of_their_own() -> None:
     ]
 
 
-def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
+def test_the_line_follows_the_readings_and_ends_with_its_window():
     """Times are in UTC. The line stops at a renewal, because what remains is then unknown."""
     chart = draw([reading(50, 9), reading(55, 8), reading(150, 9)])
     (line,) = [each for each in chart.axes[0].lines if each.get_drawstyle() == "steps-post"]
@@ -131,7 +124,7 @@ def test_the_line_follows_the_readings_and_ends_with_its_window() -> None:
         ([reading(0, 9), reading(20, 300), reading(21, 299)], ["12:00:20", "12:01:00"]),
     ],
 )
-def test_windows_are_shaded_to_their_renewal(readings: list[Reading], ends: list[str]) -> None:
+def test_windows_are_shaded_to_their_renewal(readings, ends):
     """A window ends at the earliest announced renewal, or when Remaining rises."""
     shapes = [
         each.get_path().transformed(each.get_patch_transform())
@@ -141,7 +134,7 @@ def test_windows_are_shaded_to_their_renewal(readings: list[Reading], ends: list
     assert [f"{num2date(each.vertices[:, 0].max()):%T}" for each in shapes] == ends
 
 
-def test_refusals_are_marked_and_explained() -> None:
+def test_refusals_are_marked_and_explained():
     """A 429 and an error with nothing left are; a 404 is not."""
     seen = [(0, 200), (0, 429), (0, 503), (5, 500), (5, 404)]
     readings = [reading(n, left, status=status) for n, (left, status) in enumerate(seen)]
@@ -155,8 +148,7 @@ def test_refusals_are_marked_and_explained() -> None:
 
 
 @pytest.mark.slow
-def test_pyplot_does_not_change_how_a_chart_is_displayed() -> None:
-    """IPython gives the same output before and after pyplot registers its printers."""
+def test_pyplot_does_not_change_how_a_chart_is_displayed():
     program = """
 import sys
 from IPython.core.interactiveshell import InteractiveShell

@@ -1,7 +1,5 @@
 """The command line as a user sees it, in its own process if that matters."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import json
@@ -11,9 +9,10 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -31,16 +30,8 @@ from directmail_lab.cassettes.journal import journal_of
 from directmail_lab.cli import app, programs
 from directmail_lab.cli.output import error_message
 from directmail_lab.errors import DirectMailLabError
+from directmail_lab.server.standin import StandIn
 from directmail_lab.share import tutorials
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from click.testing import Result
-    from faulty_service import FaultyService
-
-    from directmail_lab.server.standin import StandIn
-    from directmail_lab.sessions.session import Session
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "directmail_lab"]
@@ -48,7 +39,7 @@ COMMAND = [sys.executable, "-m", "directmail_lab"]
 KEY = "dm_" + "live_" + "8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 
 
-def invoke(*words: object) -> Result:
+def invoke(*words: object) -> Any:
     """Run a command in this process; the result has the error that ``main`` would print."""
     return CliRunner().invoke(app, [*map(str, words)])
 
@@ -76,7 +67,6 @@ def started(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.
 
 
 def output_until(process: subprocess.Popen[str], last: str) -> str:
-    assert process.stdout is not None
     lines = []
     while not lines or (lines[-1] and last not in lines[-1]):
         lines.append(process.stdout.readline())
@@ -101,7 +91,7 @@ cli.main()
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process at once")
-def test_a_command_that_is_terminated_leaves_no_temporary_file(tmp_path: Path) -> None:
+def test_a_command_that_is_terminated_leaves_no_temporary_file(tmp_path):
     """SIGTERM, and SIGHUP of a closed terminal, end a command as an error does."""
     (tmp_path / "tour.yaml").write_text("version: 1\n")
     words, pipe = [sys.executable, "-c", TERMINATED], subprocess.PIPE
@@ -115,7 +105,7 @@ def test_a_command_that_is_terminated_leaves_no_temporary_file(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path: Path) -> None:
+def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path):
     """The address and key come first, the responses keep the contract, and Ctrl-C exits with 0."""
     words = ("serve", "--port", "0", "--limit", "7", "--reset-unit", "epoch_s")
     with started(tmp_path, *words) as serving:
@@ -141,10 +131,7 @@ NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "a
         ("cassette show first-look 0", "There is no interaction 0 in first-look"),
     ],
 )
-def test_a_failed_command_prints_one_line_and_exits_with_2(
-    words: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A script sees no traceback, and nothing on standard output."""
+def test_a_failed_command_prints_one_line_and_exits_with_2(words, says, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["directmail-lab", *words.split()])
     for name, value in NOWHERE.items():
         monkeypatch.setenv(name, value)
@@ -170,8 +157,7 @@ def test_a_failed_command_prints_one_line_and_exits_with_2(
         ("serve --port {taken}", "Choose another port, or 0 for a free one."),
     ],
 )
-def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: StandIn) -> None:
-    """The message says what happened and what to do, without advice that needs Python."""
+def test_an_error_says_what_to_do_at_a_terminal(words, says, service):
     Path("file").touch()
     Path("tour.ipynb").write_text('{"cells": [], "metadata": {}}')
     Path("empty.yaml").write_text("interactions: []\nversion: 1\n")
@@ -192,9 +178,7 @@ def test_an_error_says_what_to_do_at_a_terminal(words: str, says: str, service: 
         ({"status": 429, "headers": {"Retry-After": "1000"}}, "Try again later."),
     ],
 )
-def test_advice_at_a_terminal_has_no_call_of_python(
-    account: FaultyService, fault: dict[str, Any], says: str
-) -> None:
+def test_advice_at_a_terminal_has_no_call_of_python(account, fault, says):
     """The errors come from the service's responses."""
     with account.fault(**fault):
         done = invoke("drift", "first-look")
@@ -208,7 +192,7 @@ def test_advice_at_a_terminal_has_no_call_of_python(
 
 
 @pytest.mark.parametrize("words", ["list", "show odd", "show --full odd", "audit cassettes"])
-def test_what_a_file_contains_reaches_no_terminal_raw(words: str) -> None:
+def test_what_a_file_contains_reaches_no_terminal_raw(words):
     """A stranger's cassette may have names and texts that a terminal would obey."""
     odd = answered(get("/\u202ea\x1b[2J\nb"), body="\x1b[2J ada@lovelace.org")
     recorded("odd.yaml", replace(odd, response=replace(odd.response, reason="No\x1b[2J\nb")))
@@ -229,8 +213,7 @@ def write_notebook(name: str, source: str) -> None:
 
 
 @pytest.mark.usefixtures("small_wheel")
-def test_share_makes_one_zip_and_never_replaces_one_unasked() -> None:
-    """The zip contains the notebook and its cassette; replacing it needs ``--force``."""
+def test_share_makes_one_zip_and_never_replaces_one_unasked():
     write_notebook("tour.ipynb", "import directmail_lab as dm\ndm.replay('first-look')")
     words = ("share", "tour.ipynb", "--to", "tour.zip", "--no-run")
     first, again, forced = invoke(*words), invoke(*words), invoke(*words, "--force")
@@ -270,7 +253,7 @@ version: 1
         "share tour.ipynb --no-run --no-code --to report.html",
     ],
 )
-def test_a_cassette_with_neither_times_nor_bodies_is_read_by_each_command(words: str) -> None:
+def test_a_cassette_with_neither_times_nor_bodies_is_read_by_each_command(words):
     """It may come from vcrpy, which does not write when something was recorded."""
     Path("cassettes").mkdir()
     Path("cassettes/bare.yaml").write_text(BARE)
@@ -283,11 +266,11 @@ def test_a_cassette_with_neither_times_nor_bodies_is_read_by_each_command(words:
 # -- cassettes ---------------------------------------------------------------------------------
 
 
-def cassette(*words: object) -> Result:
+def cassette(*words: object) -> Any:
     return invoke("cassette", *words)
 
 
-def test_list_says_which_cassettes_came_with_the_package(tour: Path) -> None:
+def test_list_says_which_cassettes_came_with_the_package(tour):
     """A damaged cassette is listed like any other."""
     (tour.parent / "broken.yaml").write_text("interactions: 7")
     listed = set(cassette("list").stdout.splitlines())
@@ -295,7 +278,7 @@ def test_list_says_which_cassettes_came_with_the_package(tour: Path) -> None:
     assert {"broken", "tour", "first-look  (came with directmail-lab)"} <= listed
 
 
-def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> None:
+def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour):
     """Numbers start at 1; a long path is wrapped."""
     whole = cassette("show", "tour", 3).stdout
     lines = cassette("show", tour).stdout.splitlines()
@@ -312,7 +295,7 @@ def test_show_prints_a_line_for_each_interaction_or_one_in_full(tour: Path) -> N
     assert "404 OK after 0.042 s" in whole
 
 
-def test_a_cassette_in_full_changes_in_one_line_if_a_field_did(tour: Path) -> None:
+def test_a_cassette_in_full_changes_in_one_line_if_a_field_did(tour):
     """git compares this text: no times, values that vary, or order of recording are in it."""
     before = cassette("show", "--full", "tour").stdout.splitlines()
     first, second, third, fourth = list(read_cassette(tour))
@@ -327,7 +310,7 @@ def test_a_cassette_in_full_changes_in_one_line_if_a_field_did(tour: Path) -> No
     assert changed == ['-  "name": "Jo"', '+  "name": "Ann"']
 
 
-def test_a_cassette_with_a_conflict_is_shown_to_git_as_it_is(tour: Path) -> None:
+def test_a_cassette_with_a_conflict_is_shown_to_git_as_it_is(tour):
     """Otherwise git could show no difference of any file."""
     text = tour.read_text()
     tour.write_text(f"<<<<<<< ours\n{text}")
@@ -336,7 +319,7 @@ def test_a_cassette_with_a_conflict_is_shown_to_git_as_it_is(tour: Path) -> None
     assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "<<<<<<< ours")
 
 
-def test_the_hook_refuses_credentials_alone(tour: Path) -> None:
+def test_the_hook_refuses_credentials_alone(tour):
     """A commit of a cassette or a notebook with a credential fails, one with an address not."""
     [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     words = hook["entry"].split()[1:]
@@ -353,8 +336,7 @@ def test_the_hook_refuses_credentials_alone(tour: Path) -> None:
     assert not re.search(hook["files"], "settings.yaml")
 
 
-def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour: Path) -> None:
-    """The audit repeats neither the key nor the personal data. After redaction it passes."""
+def test_audit_exits_with_1_until_nothing_is_left_to_redact(tour):
     write_notebook("leak.ipynb", f'dm.connect(key="{KEY}")')
     both = cassette("audit", "tour", "leak.ipynb")
     done = cassette("redact", "tour", "--redact", "personal")
@@ -380,7 +362,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiI4ZjE0ZTQ1ZiJ9.c2lnbmF0dXJlLW9mLWl0"
     ],
     ids=["JSON", "a JWT", "text"],
 )
-def test_what_the_audit_finds_as_a_credential_redact_removes(body: str) -> None:
+def test_what_the_audit_finds_as_a_credential_redact_removes(body):
     """It is removed wherever it is, and personal data stays."""
     path = recorded("found.yaml", answered(body=body), answered(body='{"next_page_token": "t2"}'))
     found = cassette("audit", path)
@@ -397,7 +379,7 @@ def test_what_the_audit_finds_as_a_credential_redact_removes(body: str) -> None:
     assert "t2" in text
 
 
-def test_redact_says_which_credential_it_cannot_remove() -> None:
+def test_redact_says_which_credential_it_cannot_remove():
     """A private key has several lines, so it is not one value that can be replaced."""
     pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
     done = cassette("redact", recorded("pem.yaml", answered(body=json.dumps({"pem": pem}))))
@@ -407,7 +389,7 @@ def test_redact_says_which_credential_it_cannot_remove() -> None:
     assert "before_record=" in done.output
 
 
-def test_a_damaged_cassette_is_not_called_clean(tour: Path) -> None:
+def test_a_damaged_cassette_is_not_called_clean(tour):
     """Only a person can repair a line that was edited. The audit searches its text."""
     tour.write_text(tour.read_text(encoding="utf-8").replace('"body": {', '"body": ', 1))
     repaired = cassette("repair", "tour")
@@ -419,7 +401,7 @@ def test_a_damaged_cassette_is_not_called_clean(tour: Path) -> None:
     assert audited.exit_code == 1
 
 
-def test_repair_says_what_was_wrong(tour: Path) -> None:
+def test_repair_says_what_was_wrong(tour):
     """A clean cassette is unchanged; one whose recording was killed gets what its journal has."""
     clean = cassette("repair", "tour")
     with opened(tour) as recording:
@@ -437,7 +419,7 @@ def test_repair_says_what_was_wrong(tour: Path) -> None:
 
 
 @pytest.mark.usefixtures("tour")
-def test_convert_writes_another_layout() -> None:
+def test_convert_writes_another_layout():
     """The suffix decides the layout unless ``--to`` names one. ``--force`` replaces a file."""
     target = Path("tour.har")
     done = cassette("convert", "tour", target)
@@ -453,7 +435,7 @@ def test_convert_writes_another_layout() -> None:
     assert not Path("tour.xyz").exists()
 
 
-def test_drift_exits_with_1_if_a_response_changed(account: StandIn, live: Session) -> None:
+def test_drift_exits_with_1_if_a_response_changed(account, live):
     """The reads are sent again with the environment's key; equal responses are no drift."""
     with live.record("mine"):
         live.me()
@@ -473,7 +455,7 @@ def test_drift_exits_with_1_if_a_response_changed(account: StandIn, live: Sessio
 
 
 @pytest.mark.slow
-def test_the_demonstration_is_ready_to_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demonstration_is_ready_to_sign_in(monkeypatch):
     """The user types nothing: the kernel's environment has the address and the key."""
     shown = []
 
@@ -492,7 +474,7 @@ def test_the_demonstration_is_ready_to_sign_in(monkeypatch: pytest.MonkeyPatch) 
     assert kinds.count("display_data") + kinds.count("execute_result") >= 5
 
 
-def test_lab_contacts_no_external_server(tmp_path: Path) -> None:
+def test_lab_contacts_no_external_server(tmp_path):
     """The arguments switch off the news, update checks and the extension manager's listing."""
     given = programs.lab_arguments(tmp_path, "a.ipynb", None, no_browser=True)
 
@@ -513,8 +495,8 @@ def test_lab_contacts_no_external_server(tmp_path: Path) -> None:
     ],
 )
 def test_the_lab_opens_a_folder_or_the_tutorials_and_prints_its_address_last(
-    tmp_path: Path, words: list[str], folder: str, start: str
-) -> None:
+    tmp_path, words, folder, start
+):
     """JupyterLab already listens when the address is printed. No tutorials go to your folder."""
     reports = tmp_path / "reports"
     reports.mkdir()
@@ -564,8 +546,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("suite")
-def test_the_audit_of_a_folder_has_a_line_for_each_finding() -> None:
-    """It also says which cassettes cannot be read, and passes over other files."""
+def test_the_audit_of_a_folder_has_a_line_for_each_finding():
     Path("suite/config.yaml").write_text("a: 1")
     plain = Path("suite/plain.yaml").read_text()
     Path("suite/merged.yaml").write_text(f"<<<<<<< ours\n{plain}")
@@ -586,9 +567,7 @@ def test_the_audit_of_a_folder_has_a_line_for_each_finding() -> None:
     assert SECRET not in done.output
 
 
-def test_redacting_a_folder_loses_no_response(
-    suite: dict[str, httpx.Response], service: StandIn
-) -> None:
+def test_redacting_a_folder_loses_no_response(suite, service):
     """The secrets are gone, and directmail_lab and vcrpy replay as before. JSON stays JSON."""
     Path("suite/config.yaml").write_text("a: 1")
     Path("suite/as.json").rename("suite/as_json")
@@ -615,9 +594,7 @@ def test_redacting_a_folder_loses_no_response(
 
 @pytest.mark.posix("links")
 @pytest.mark.usefixtures("suite")
-def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
-    tmp_path: Path,
-) -> None:
+def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(tmp_path):
     """A link out of the folder is not followed; a file that cannot be changed stops no other."""
     elsewhere, plain = tmp_path / "elsewhere", Path("suite/plain.yaml")
     elsewhere.write_bytes(plain.read_bytes())
@@ -639,7 +616,7 @@ def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["cp1252", "cp932"])
-def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str) -> None:
+def test_output_to_a_file_is_utf_8_on_every_machine(encoding):
     """On Windows, Python would use the code page, which lacks most letters."""
     words = ["cassette", "show", "--full", "first-look"]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
@@ -651,7 +628,7 @@ def test_output_to_a_file_is_utf_8_on_every_machine(encoding: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudoterminals of the os module")
-def test_a_terminal_gets_replacement_characters() -> None:
+def test_a_terminal_gets_replacement_characters():
     """A character that the terminal's encoding lacks does not end the command."""
     ours, terminal = os.openpty()
     environment = {**os.environ, "PYTHONIOENCODING": "cp932", "PYTHONUTF8": "0"}
@@ -665,7 +642,7 @@ def test_a_terminal_gets_replacement_characters() -> None:
     assert b'"Z?rich"' in printed
 
 
-def test_a_bug_does_not_exit_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_does_not_exit_with_1(monkeypatch):
     """Exit code 1 says that a command found something."""
     monkeypatch.setattr("sys.argv", ["directmail-lab", "drift", "first-look"])
     monkeypatch.setattr(dm, "drift", lambda *_, **__: 1 / 0)

@@ -3,8 +3,6 @@
 Each test runs with synchronous and asynchronous clients, against a real server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib
@@ -170,7 +168,6 @@ def in_mode(over: Opened, path: Path, mode: str) -> Iterator[Blocking]:
 
 @pytest.fixture(params=[*OWN, *PATCHED])
 def over(request: pytest.FixtureRequest) -> Opened:
-    """Open each client over a session."""
     return partial(opened, request.param)
 
 
@@ -182,7 +179,6 @@ def over_patched(request: pytest.FixtureRequest) -> Opened:
 
 @pytest.fixture
 def streams() -> Iterator[ClientService]:
-    """A service with streams, cookies, redirects and faults."""
     with ClientService() as started:
         yield started
 
@@ -213,9 +209,7 @@ def tour(client: Blocking, base_url: str) -> dict[str, Any]:
     }
 
 
-def test_uploads_redirects_errors_and_streams_are_recorded_and_replayed(
-    over: Opened, session: Session, streams: ClientService
-) -> None:
+def test_uploads_redirects_errors_and_streams_are_recorded_and_replayed(over, session, streams):
     path = Path("tour.yaml")
     session.record(path)
     with over(session) as client:
@@ -247,9 +241,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("path", ERRORS)
-def test_a_client_of_the_code_raises_httpxs_own_errors(
-    over_patched: Opened, streams: ClientService, path: str, method: str
-) -> None:
+def test_a_client_of_the_code_raises_httpxs_own_errors(over_patched, streams, path, method):
     """A caller's ``except`` keeps working, in the recording and in the replay, for writes too."""
     with ClientService() as closed:
         url = f"{streams.base_url}{path}" if path else f"{closed.base_url}/v1/users/me"
@@ -267,9 +259,7 @@ def test_a_client_of_the_code_raises_httpxs_own_errors(
     assert seen[0][0] is ERRORS[path]
 
 
-def test_no_frame_below_a_client_of_the_code_shows_what_it_sent(
-    over_patched: Opened, session: Session
-) -> None:
+def test_no_frame_below_a_client_of_the_code_shows_what_it_sent(over_patched, session):
     """Its own key may be in their locals, which ``--showlocals`` prints."""
     with ClientService() as closed:
         url = f"{closed.base_url}/v1/users/me"
@@ -281,9 +271,7 @@ def test_no_frame_below_a_client_of_the_code_shows_what_it_sent(
     assert not any(frame.locals for frame in below)
 
 
-def test_the_session_does_not_retry_or_wait_for_an_sdk(
-    over_patched: Opened, streams: ClientService
-) -> None:
+def test_the_session_does_not_retry_or_wait_for_an_sdk(over_patched, streams):
     """SDKs retry by themselves, so the session must not retry for them too."""
     with Session(streams.base_url, KEY) as session, over_patched(session) as client:
         answer = client.send("GET", f"{streams.base_url}/v1/busy")
@@ -292,9 +280,7 @@ def test_the_session_does_not_retry_or_wait_for_an_sdk(
     assert streams.counts == {"GET /v1/busy": 1}
 
 
-def test_a_write_is_not_sent_again_after_a_redirect(
-    over_patched: Opened, session: Session, streams: ClientService
-) -> None:
+def test_a_write_is_not_sent_again_after_a_redirect(over_patched, session, streams):
     """The same write can be sent twice by two calls, but not by a client that is redirected."""
     session.record(Path("redirect.yaml"))
     address = f"{streams.base_url}/v1/elsewhere"
@@ -310,7 +296,7 @@ def test_a_write_is_not_sent_again_after_a_redirect(
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_threads_send_each_write_once_or_never(streams: ClientService, allowed: bool) -> None:
+def test_threads_send_each_write_once_or_never(streams, allowed):
     """Clients that threads make go through the session too; it sends nothing that is refused."""
     refused: list[Exception] = []
 
@@ -333,9 +319,7 @@ def test_threads_send_each_write_once_or_never(streams: ClientService, allowed: 
 
 
 @pytest.mark.parametrize("mode", ["live", "record"])
-def test_the_parts_of_a_stream_come_as_they_are_sent(
-    over: Opened, session: Session, streams: ClientService, mode: str
-) -> None:
+def test_the_parts_of_a_stream_come_as_they_are_sent(over, session, streams, mode):
     """The service sends the second event only after the caller has the first."""
     streams.goes_on.clear()
     with over(session) as client:
@@ -346,9 +330,7 @@ def test_the_parts_of_a_stream_come_as_they_are_sent(
     assert session.recording.interaction(1).response.body == EVENTS
 
 
-def test_a_response_has_cookies_and_its_elapsed_time_while_recording(
-    over: Opened, session: Session, streams: ClientService
-) -> None:
+def test_a_response_has_cookies_and_its_elapsed_time_while_recording(over, session, streams):
     """The client's own cookies are those of the service, too."""
     session.record(Path("cookies.yaml"))
     with over(session) as client:
@@ -359,9 +341,7 @@ def test_a_response_has_cookies_and_its_elapsed_time_while_recording(
 
 
 @pytest.mark.parametrize("coding", ["packed", "x-packed"])
-def test_a_compressed_body_is_kept_and_recorded_decoded(
-    over_patched: Opened, session: Session, streams: ClientService, coding: str
-) -> None:
+def test_a_compressed_body_is_kept_and_recorded_decoded(over_patched, session, streams, coding):
     """The older name of the coding is x-gzip (RFC 9110), which httpx does not decode."""
     path, url = Path("packed.yaml"), f"{streams.base_url}/v1/{coding}"
     session.record(path)
@@ -375,7 +355,7 @@ def test_a_compressed_body_is_kept_and_recorded_decoded(
     assert header(kept[1].headers, "content-encoding") is None
 
 
-def test_a_timeout_is_for_each_part(over_patched: Opened, streams: ClientService) -> None:
+def test_a_timeout_is_for_each_part(over_patched, streams):
     with in_mode(over_patched, Path("slow.yaml"), "record") as client:
         body = client.read(f"{streams.base_url}/v1/slow", timeout=1.2)
 
@@ -383,8 +363,8 @@ def test_a_timeout_is_for_each_part(over_patched: Opened, streams: ClientService
 
 
 def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
-    over_patched: Opened, session: Session, streams: ClientService
-) -> None:
+    over_patched, session, streams
+):
     """An endless stream returns after three parts; its replay has them, and then the end."""
     path, url = Path("endless.yaml"), f"{streams.base_url}/v1/endless"
     session.record(path)
@@ -405,9 +385,7 @@ def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
     assert problems == ["aborted before the end of the response"]
 
 
-def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(
-    over_patched: Opened, streams: ClientService
-) -> None:
+def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(over_patched, streams):
     path, outcomes = Path("cut.yaml"), []
     for mode in ("record", "replay"):
         with in_mode(over_patched, path, mode) as client, pytest.raises(httpx.HTTPError) as caught:
@@ -421,9 +399,7 @@ def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(
 
 
 @pytest.mark.parametrize("size", [20, 20_000, 2_000_000])
-def test_bodies_of_each_size_are_recorded_and_replayed(
-    over_patched: Opened, streams: ClientService, size: int
-) -> None:
+def test_bodies_of_each_size_are_recorded_and_replayed(over_patched, streams, size):
     """It is on disk before the caller sees the end."""
     path, url = Path("sized.yaml"), f"{streams.base_url}/v1/sized-{size}"
     with in_mode(over_patched, path, "record") as client:
@@ -440,11 +416,8 @@ def test_bodies_of_each_size_are_recorded_and_replayed(
 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/sized-20000"])
 def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
-    over_patched: Opened,
-    streams: ClientService,
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-) -> None:
+    over_patched, streams, monkeypatch, path
+):
     """A caller must not take a response for recorded that is not."""
 
     def full(*_: object) -> None:
@@ -459,9 +432,7 @@ def test_a_body_that_cannot_be_written_is_an_error_before_its_end(
 
 
 @pytest.mark.slow
-def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
-    streams: ClientService, session: Session
-) -> None:
+def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(streams, session):
     path, size = Path("large.yaml"), 200 * 1024**2
     session.record(path)
     tracemalloc.start()
@@ -475,9 +446,7 @@ def test_a_download_of_200_mb_takes_no_more_memory_than_the_limit(
     assert read_cassette(path).interaction(1).response.body == b"<not recorded: %d bytes>" % size
 
 
-def test_an_unrecorded_request_raises_an_error(
-    over: Opened, streams: ClientService, session: Session
-) -> None:
+def test_an_unrecorded_request_raises_an_error(over, streams, session):
     session.record(Path("one.yaml"))
     session.client.get("/v1/users/me")
     session.live()
@@ -492,9 +461,7 @@ def test_an_unrecorded_request_raises_an_error(
 # -- clients that the code under test makes itself ---------------------------------------------
 
 
-def test_patched_clients_record_without_an_address_or_a_key(
-    over_patched: Opened, streams: ClientService
-) -> None:
+def test_patched_clients_record_without_an_address_or_a_key(over_patched, streams):
     """Replays match the whole address. A user name and password in it are sent but not written."""
     path = Path("own.yaml")
     address = streams.base_url.replace("//", "//ada:s3cret-pw@")
@@ -519,12 +486,7 @@ def test_patched_clients_record_without_an_address_or_a_key(
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer its-own"}])
-def test_nothing_is_added_to_what_the_code_sends(
-    over_patched: Opened,
-    session: Session,
-    streams: ClientService,
-    headers: dict[str, str],
-) -> None:
+def test_nothing_is_added_to_what_the_code_sends(over_patched, session, streams, headers):
     """A client that forgot to authenticate records its 401, not a 200 with the session's key."""
     url = f"{streams.base_url}/v1/rows"
     body = {"content": b"{}", "headers": {**headers, "Connection": "close"}}
@@ -540,9 +502,7 @@ def test_nothing_is_added_to_what_the_code_sends(
     assert header(through.headers, "authorization") == headers.get("Authorization")
 
 
-def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
-    streams: ClientService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(streams, monkeypatch):
     """A mounted transport without a network is left alone; a proxy gets the request."""
     seen: list[str] = []
     hooks: Any = {
@@ -563,9 +523,7 @@ def test_hooks_mounts_and_the_environments_proxy_are_the_clients_own(
     assert len(session.recording) == 1
 
 
-def test_patching_leaves_the_sessions_own_requests_alone(
-    over_patched: Opened, session: Session, streams: ClientService
-) -> None:
+def test_patching_leaves_the_sessions_own_requests_alone(over_patched, session, streams):
     session.record(Path("once.yaml"))
     with over_patched(session) as client:
         session.client.get("/v1/users/me")
@@ -580,7 +538,7 @@ def test_patching_leaves_the_sessions_own_requests_alone(
     )
 
 
-def test_a_second_session_takes_the_clients_over(streams: ClientService, session: Session) -> None:
+def test_a_second_session_takes_the_clients_over(streams, session):
     with Session(NO_ADDRESS) as second, leading(session):
         session.record(Path("first.yaml"))
         with leading(second):
@@ -592,7 +550,7 @@ def test_a_second_session_takes_the_clients_over(streams: ClientService, session
         assert (len(session.recording), len(second.recording)) == (1, 3)
 
 
-def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(streams: ClientService) -> None:
+def test_a_request_that_a_test_cancels_is_cancelled_in_the_replay(streams):
     """A response that came at once would not reach what ``asyncio.timeout`` waits for."""
 
     async def send() -> None:

@@ -1,15 +1,14 @@
 """The widget of `browse`: what it shows, and what it sends from its form."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cassette_samples import BASE_URL, NOON, answered, get, recorded
@@ -23,11 +22,7 @@ from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedE
 from directmail_lab.exchange.values import Interaction, no_response
 from directmail_lab.notebook.browser import BrowserWidget
 from directmail_lab.notebook.browser_data import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session
 
 ME = "/v1/users/me"
 
@@ -93,13 +88,11 @@ def session(service: FaultyService) -> Session:
 
 @pytest.fixture
 def page(session: Session, browsed: Callable[..., Page]) -> Page:
-    """The page of that session."""
     del session
     return browsed()
 
 
-def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> None:
-    """A missing or unreadable cassette raises an error at once."""
+def test_a_cassette_is_browsed_by_name_or_path(browsed):
     recorded("tape.yaml", answered())
     Path("text.har").write_text("{}")
 
@@ -113,18 +106,13 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed: Callable[..., Page]) -> 
         ("first-look", "waiting"): many,
     }.items():
         with pytest.raises(error, match=says):
-            dm.browse(source)  # type: ignore[arg-type]
+            dm.browse(source)
     with pytest.raises(NotConnectedError, match=r"login\(\)"):
         dm.browse()
 
 
-def test_a_browser_follows_the_current_session_and_its_mode(
-    browsed: Callable[..., Page], connected: Session, service: FaultyService
-) -> None:
-    """Each replay shows what it has played, if anything.
-
-    The browser of a file or of a given session does not change.
-    """
+def test_a_browser_follows_the_current_session_and_its_mode(browsed, connected, service):
+    """The browser of a file or of a given session does not change."""
     dm.me()
     page, of_cassette, of_session = browsed(), browsed("waiting"), browsed(connected)
     with dm.record("my-tour"):
@@ -160,10 +148,7 @@ def test_a_browser_follows_the_current_session_and_its_mode(
 # -- sending -----------------------------------------------------------------------------------
 
 
-def test_a_composed_request_is_sent_through_the_session(
-    service: FaultyService, session: Session, page: Page
-) -> None:
-    """The query, headers and body are sent as written and recorded, and the key appears nowhere."""
+def test_a_composed_request_is_sent_through_the_session(service, session, page):
     session.allow_writes = False
     dm.record("my-tour")
     first = page.send(address="/v1/lists?a=1+2&b=%20&b", headers=[["X-A", service.api_key]])
@@ -184,9 +169,7 @@ def test_a_composed_request_is_sent_through_the_session(
 @pytest.mark.parametrize(
     "address", [ME, ME[1:], "{base}/v1/users/me", "{base}/v1/users/me#part", f"  {ME} "]
 )
-def test_the_form_accepts_the_same_addresses_as_get(
-    service: FaultyService, browsed: Callable[..., Page], connected: Session, address: str
-) -> None:
+def test_the_form_accepts_the_same_addresses_as_get(service, browsed, connected, address):
     """The first slash may be missing, and a whole address may be pasted."""
     sent = browsed(connected).send(address=address.replace("{base}", service.base_url))
 
@@ -228,23 +211,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("problem", "more"), REFUSED)
-def test_an_invalid_or_unsafe_request_is_refused(
-    browsed: Callable[..., Page],
-    connected: Session,
-    service: FaultyService,
-    problem: str,
-    more: dict[str, Any],
-) -> None:
-    """A path may contain another host, a header may be the session's, a value a placeholder."""
+def test_an_invalid_or_unsafe_request_is_refused(browsed, connected, service, problem, more):
     assert problem in browsed(connected).send(**more)["problem"]
     assert not service.requests
 
 
-def test_an_allowed_write_is_confirmed_and_sent_once(service: FaultyService, page: Page) -> None:
-    """A method or a header makes a request a write. Each token confirms one write once.
-
-    The question names the method, the address and the size of the body.
-    """
+def test_an_allowed_write_is_confirmed_and_sent_once(service, page):
+    """A method or a header makes a request a write. Each token confirms one write once."""
     letter = {"method": "POST", "address": "/v1/letters"}
     asked_before = page.send(**letter)
     asked = page.send(**letter, body=b'{"a": 1}')
@@ -266,9 +239,8 @@ def test_an_allowed_write_is_confirmed_and_sent_once(service: FaultyService, pag
 
 
 def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
-    service: FaultyService, session: Session, page: Page, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The question says when it was sent, and with which status."""
+    service, session, page, monkeypatch
+):
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
     with session.record("tour"):
         session.post("/v1/letters")
@@ -277,22 +249,15 @@ def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
     asked = page.send("POST", "/v1/letters")
     sent = page.ask("confirm", token=asked["token"])
 
-    assert at is not None
     when = f"on {at.day} {at:%B %Y} at {at:%H:%M} UTC (201)"
     assert f"It was sent before, {when}. It may" in asked["question"]
     assert sent == {"number": 2}
     assert service.requests == {"POST /v1/letters": 2}
 
 
-def test_a_replayed_write_is_not_asked_about_and_is_marked(
-    service: FaultyService, session: Session, page: Page
-) -> None:
-    """In a named mode, the first one is replayed. The second would be sent, so there is a question.
-
-    A write to which no response came is not replayed, so there is a question, too.
-    """
+def test_a_replayed_write_is_not_asked_about_and_is_marked(service, session, page):
+    """A second one would be sent, so there is a question; so would one without a response."""
     lost = no_response("read_timeout", "timed out")
-    assert lost is not None
     with session.record("tour"):
         dm.post("/v1/letters")
         dm.me()
@@ -307,7 +272,6 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
         again, unanswered = page.send("POST", "/v1/letters"), page.send("PUT", "/v1/letters")
         rows, detail = page.rows(), page.ask("detail", number=replayed["number"])
     written = read_cassette(path).interaction(1).recorded_at
-    assert written is not None
 
     assert "token" in again.keys() & unanswered.keys()
     assert service.requests == {"POST /v1/letters": 1, f"GET {ME}": 1, "GET /v1/lists": 1}
@@ -320,14 +284,7 @@ def test_a_replayed_write_is_not_asked_about_and_is_marked(
     ("meanwhile", "problem"),
     [("a write", "this write was sent"), ("a session", "another session was opened")],
 )
-def test_only_what_the_question_said_is_confirmed(
-    service: FaultyService,
-    page: Page,
-    monkeypatch: pytest.MonkeyPatch,
-    meanwhile: str,
-    problem: str,
-) -> None:
-    """After the question, a cell sends the same write, or opens a session with another address."""
+def test_only_what_the_question_said_is_confirmed(service, page, monkeypatch, meanwhile, problem):
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
     asked = page.send("POST", "/v1/letters")
     if meanwhile == "a write":
@@ -351,8 +308,8 @@ def test_only_what_the_question_said_is_confirmed(
     ],
 )
 def test_a_malformed_message_gets_a_sentence_and_nothing_is_logged(
-    browsed: Callable[..., Page], connected: Session, caplog: Any, message: bytes
-) -> None:
+    browsed, connected, caplog, message
+):
     """A message without an id gets no response."""
     page = browsed(connected)
     page._responses.append(Future())
@@ -364,7 +321,7 @@ def test_a_malformed_message_gets_a_sentence_and_nothing_is_logged(
     assert all("problem" in each for each in responses)
 
 
-def test_one_request_is_sent_at_a_time(service: FaultyService, page: Page) -> None:
+def test_one_request_is_sent_at_a_time(service, page):
     """A second *Send* before the response sends nothing."""
     goes_on = threading.Event()
     with service.fault(until=goes_on):
@@ -378,11 +335,8 @@ def test_one_request_is_sent_at_a_time(service: FaultyService, page: Page) -> No
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_slow_request_is_aborted(service: FaultyService, page: Page, method: str) -> None:
-    """The connection closes at once.
-
-    For a write, the message says that it may have taken effect.
-    """
+def test_a_slow_request_is_aborted(service, page, method):
+    """For a write, the message says that it may have taken effect."""
     with service.fault(latency_s=600.0):
         sending = page.start("send", request=written(method))
         if method == "POST":
@@ -404,9 +358,7 @@ def test_a_slow_request_is_aborted(service: FaultyService, page: Page, method: s
     assert list(dm.openapi()["paths"]) == ["/v1/lists"]
 
 
-def test_a_response_to_a_session_that_was_replaced_is_not_opened(
-    service: FaultyService, page: Page
-) -> None:
+def test_a_response_to_a_session_that_was_replaced_is_not_opened(service, page):
     """The list shows the new session, in which the number belongs to another request."""
     goes_on = threading.Event()
     with service.fault(until=goes_on):
@@ -420,10 +372,7 @@ def test_a_response_to_a_session_that_was_replaced_is_not_opened(
     assert sending.result(60) == {"number": None}
 
 
-def test_a_response_is_aborted_after_its_head(
-    service: FaultyService, session: Session, page: Page
-) -> None:
-    """The status and the partial body are kept, marked as aborted."""
+def test_a_response_is_aborted_after_its_head(service, session, page):
     with service.fault(body=b"a" * 70_000, cut_after=10, stall=True):
         sending = page.start("send", request=written())
         while not len(session.recording):
@@ -438,9 +387,7 @@ BODIES = (b"\xff\0" * 700_000, b"a\r\nb\n", "Zürich".encode("latin-1"))
 
 
 @pytest.mark.parametrize("body", BODIES, ids=["binary", "mixed", "latin-1"])
-def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
-    service: FaultyService, browsed: Callable[..., Page], unpaced: Session, body: bytes
-) -> None:
+def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(service, browsed, unpaced, body):
     """The page may show only a part of the body. Another recording's body is not sent."""
     content_type = {"Content-Type": "text/plain; charset=latin-1"}
     unpaced.client.request("OPTIONS", "/v1/lists", content=body, headers=content_type)
@@ -452,9 +399,7 @@ def test_a_recorded_body_that_is_not_changed_is_sent_byte_by_byte(
     assert sent == body
 
 
-def test_text_is_sent_in_the_character_set_of_its_header(
-    browsed: Callable[..., Page], unpaced: Session
-) -> None:
+def test_text_is_sent_in_the_character_set_of_its_header(browsed, unpaced):
     """Without a charset in the header, text is sent as UTF-8."""
     page = browsed(unpaced)
     page.send("OPTIONS", "/a", "Zürich".encode(), is_text=True, **LATIN)
@@ -464,9 +409,7 @@ def test_text_is_sent_in_the_character_set_of_its_header(
     assert bodies == [b"Z\xfcrich", "Zürich".encode()]
 
 
-def test_a_composed_request_becomes_a_notebook_cell(
-    service: FaultyService, browsed: Callable[..., Page], connected: Session
-) -> None:
+def test_a_composed_request_becomes_a_notebook_cell(service, browsed, connected):
     """The code has the body as Python values and a relative path, and no key."""
     page = browsed(connected)
     json_type = {"headers": [["Content-Type", "application/json"], ["X-A", service.api_key]]}
@@ -478,10 +421,7 @@ def test_a_composed_request_becomes_a_notebook_cell(
     assert not service.requests
 
 
-def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
-    browsed: Callable[..., Page],
-) -> None:
-    """A missing response gives an error that names the nearest recorded request."""
+def test_a_request_in_a_replay_gets_its_response_from_the_cassette(browsed):
     recorded("tour.yaml", answered(get("/v1/lists?page=2")))
     dm.replay(Path("tour.yaml"))
     page = browsed()
@@ -493,10 +433,7 @@ def test_a_request_in_a_replay_gets_its_response_from_the_cassette(
     assert "page" in missing["problem"].partition("Nearest: ")[2]
 
 
-def test_only_a_sessions_page_sends_and_only_when_asked(
-    browsed: Callable[..., Page], connected: Session, service: FaultyService
-) -> None:
-    """A cassette's page cannot send. A session's page sends only for the message ``send``."""
+def test_only_a_sessions_page_sends_and_only_when_asked(browsed, connected, service):
     of_cassette, of_session = browsed("first-look"), browsed(connected)
     problem = of_cassette.send()["problem"]
     for action in ("list", "left", "waiting", "abort", "select", "nothing", "confirm", "allow"):
@@ -511,7 +448,7 @@ def test_only_a_sessions_page_sends_and_only_when_asked(
 # -- from the page to Python -------------------------------------------------------------------
 
 
-def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) -> None:
+def test_the_selected_response_is_there_in_python(browsed):
     """`response` is a decoded httpx response, and gives the same frame as a live one."""
     rows = gzip.compress(b'[{"id": "01"}]')
     packed = answered(get("/v1/lists?page=2"), rows)
@@ -532,9 +469,7 @@ def test_the_selected_response_is_there_in_python(browsed: Callable[..., Page]) 
     assert (frame.attrs["path"], frame.attrs["source"]) == ("/v1/lists", "recorded")
 
 
-def test_accessing_a_response_without_a_stored_body_is_an_error(
-    browsed: Callable[..., Page], unpaced: Session
-) -> None:
+def test_accessing_a_response_without_a_stored_body_is_an_error(browsed, unpaced):
     """`response` raises an error instead, and a change of mode resets the selection."""
     with unpaced.client.stream("GET", ME):
         pass
@@ -550,8 +485,7 @@ def test_accessing_a_response_without_a_stored_body_is_an_error(
         assert page.widget.selected is None
 
 
-def test_a_table_has_the_first_rows_of_the_frame(browsed: Callable[..., Page]) -> None:
-    """Values are texts. If there is no table, the page says why."""
+def test_a_table_has_the_first_rows_of_the_frame(browsed):
     same = {f"s{n}": 1 for n in range(60)}
     people = [
         {"name": f"<b>{n}", "tags": [n, "ü"], **same, "at": {"city": "x" * 500}} for n in range(130)

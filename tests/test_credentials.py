@@ -1,14 +1,13 @@
 """The sources of a key, the places that store it, and that nothing shows it."""
 
-from __future__ import annotations
-
 import getpass
 import pickle
 import sys
 import threading
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -28,17 +27,11 @@ from directmail_lab.errors import CredentialError, DirectMailLabError
 from directmail_lab.sessions.current import connect
 from directmail_lab.sessions.session import Session
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 KEY = "k-1f9d2c7a-secret"
 ADDRESS = "https://eu.example.com"
 
 
 class MemoryKeyring:
-    """A keyring backend that works."""
-
     priority = 5
 
     def __init__(self) -> None:
@@ -90,7 +83,7 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return run
 
 
-def test_a_key_is_neither_shown_nor_pickled() -> None:
+def test_a_key_is_neither_shown_nor_pickled():
     key = ApiKey(KEY)
 
     assert KEY not in f"{key} {key!r} {dir(key)}"
@@ -108,9 +101,7 @@ def test_a_key_is_neither_shown_nor_pickled() -> None:
         (f"{KEY}:", "contains a colon"),
     ],
 )
-def test_a_key_invalid_for_basic_auth_is_refused_and_shown_in_no_frame(
-    make: Callable[[Any], object], wrong: str, reason: str
-) -> None:
+def test_a_key_invalid_for_basic_auth_is_refused_and_shown_in_no_frame(make, wrong, reason):
     """A verbose traceback prints the locals of all frames, so ours must not have the argument."""
     with pytest.raises(CredentialError, match=reason) as caught:
         make(wrong)
@@ -119,10 +110,7 @@ def test_a_key_invalid_for_basic_auth_is_refused_and_shown_in_no_frame(
     assert not any(KEY in repr(entry.frame.f_locals) for entry in caught.traceback[1:])
 
 
-def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
-    keyring: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The keyring has one key for each address. Without any key, the error says how to give one."""
+def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(keyring, monkeypatch):
     keyring(MemoryKeyring())
     with pytest.raises(CredentialError, match=r"login\(\), set DIRECTMAIL_API_KEY, or .*connect"):
         find_api_key(entry=ADDRESS)
@@ -144,9 +132,7 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_keyring(
 @pytest.mark.parametrize(
     "backends", [[], [PlaintextKeyring()], None], ids=["none", "plain text", "not installed"]
 )
-def test_no_key_is_stored_without_a_working_keyring(
-    monkeypatch: pytest.MonkeyPatch, keyring: Any, backends: list[Any] | None
-) -> None:
+def test_no_key_is_stored_without_a_working_keyring(monkeypatch, keyring, backends):
     keyring(*(backends or ()))
     if backends is None:
         monkeypatch.setitem(sys.modules, "keyring", None)
@@ -159,7 +145,7 @@ def test_no_key_is_stored_without_a_working_keyring(
     assert not any(getattr(backend, "kept", None) for backend in backends or ())
 
 
-def test_a_keyring_failure_is_reported_without_the_key(keyring: Any) -> None:
+def test_a_keyring_failure_is_reported_without_the_key(keyring):
     locked = LockedKeyring()
     keyring(locked)
     with pytest.raises(CredentialError, match="did not store the key") as kept:
@@ -172,9 +158,7 @@ def test_a_keyring_failure_is_reported_without_the_key(keyring: Any) -> None:
     assert kept.value.__context__ is None
 
 
-def test_a_keyring_that_hangs_is_given_up_once_with_one_notice(
-    keyring: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_keyring_that_hangs_is_given_up_once_with_one_notice(keyring, monkeypatch):
     """It waits for a password in a window that nobody sees, as over ssh."""
     asked: list[tuple[str, ...]] = []
     goes_on = threading.Event()
@@ -202,7 +186,7 @@ def test_a_keyring_that_hangs_is_given_up_once_with_one_notice(
     assert "did not respond" in keyring_problem()
 
 
-def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed() -> None:
+def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed():
     def echoing(_prompt: str) -> str:
         warnings.warn("Can not control echo", getpass.GetPassWarning, stacklevel=1)
         raise AssertionError("the key would have been echoed")
@@ -219,17 +203,17 @@ WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
     (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "contains a colon"),
     (f"{KEY}:", lambda: connect(ADDRESS), "contains a colon"),
     ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
-    ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),  # type: ignore[arg-type]
+    ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),
     ("", lambda: Session(KEY, ADDRESS), "Give the address first, then the key"),
-    ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),  # type: ignore[arg-type]
+    ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),
     ("", lambda: Session(f"https://{KEY}@api.test"), "contains a user name or password"),
 ]
 
 
 @pytest.mark.parametrize(("in_environment", "call", "says"), WRONG_CALLS)
 def test_no_traceback_shows_a_key_of_the_environment_or_of_the_arguments(
-    monkeypatch: pytest.MonkeyPatch, in_environment: str, call: Callable[[], object], says: str
-) -> None:
+    monkeypatch, in_environment, call, says
+):
     """Rich and ``pytest -l`` print all locals, IPython's ``%xmode Verbose`` those on each line."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", in_environment)
     with pytest.raises((TypeError, ValueError, DirectMailLabError), match=says) as caught:
@@ -243,9 +227,7 @@ def test_no_traceback_shows_a_key_of_the_environment_or_of_the_arguments(
     assert KEY not in shown
 
 
-def test_the_warning_about_a_literal_key_does_not_print_its_source_line(
-    tmp_path: Path, cells: list[str]
-) -> None:
+def test_the_warning_about_a_literal_key_does_not_print_its_source_line(tmp_path, cells):
     source = f'as_api_key("{KEY}")\n'
     file = tmp_path / "cell.py"
     file.write_text(source)
@@ -267,9 +249,7 @@ def test_the_warning_about_a_literal_key_does_not_print_its_source_line(
     ],
     ids=["a name", "%env", "papermill"],
 )
-def test_a_key_in_an_earlier_cell_is_warned_of_once(
-    cells: list[str], monkeypatch: pytest.MonkeyPatch, earlier: str
-) -> None:
+def test_a_key_in_an_earlier_cell_is_warned_of_once(cells, monkeypatch, earlier):
     """The notebook that is saved has it, whichever cell it is in."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     cells += [earlier, "dm.connect(url)"]
@@ -282,9 +262,7 @@ def test_a_key_in_an_earlier_cell_is_warned_of_once(
         as_api_key(KEY)
 
 
-def test_every_key_of_the_process_is_known_while_it_is_in_use(
-    monkeypatch: pytest.MonkeyPatch, keyring: Any
-) -> None:
+def test_every_key_of_the_process_is_known_while_it_is_in_use(monkeypatch, keyring):
     """Redaction needs the keys of sessions, the environment and, on request, the keyring."""
     keyring(MemoryKeyring())
     remember_api_key(ApiKey("kept-for-the-address"), entry=ADDRESS)

@@ -1,7 +1,5 @@
 """The module-level calls: where their session comes from, and what they say about bad input."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
@@ -9,7 +7,6 @@ import pydoc
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from faulty_service import FaultyService
@@ -17,17 +14,12 @@ from faulty_service import FaultyService
 import directmail_lab as dm
 from directmail_lab import questions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
 NAMES = [name for name in dir(dm) if name != "__version__"]
 WRITES = ("post", "put", "patch", "delete", "request")
 HELP = pydoc.plain(pydoc.render_doc(dm)).splitlines()
 
 
-def test_each_name_that_completion_offers_is_there() -> None:
-    """There are 30 at most, none of them a module of the package except `errors`."""
+def test_each_name_that_completion_offers_is_there():
     assert 20 < len(NAMES) <= 30, "A new name is worth more than one that goes for it"
     assert [name for name in NAMES if inspect.ismodule(getattr(dm, name))] == ["errors"]
     with pytest.raises(AttributeError, match="no_such_name"):
@@ -35,7 +27,7 @@ def test_each_name_that_completion_offers_is_there() -> None:
 
 
 @pytest.mark.parametrize("call", [dm.connect, dm.login])
-def test_the_signature_names_the_options_of_a_session(call: Callable[..., object]) -> None:
+def test_the_signature_names_the_options_of_a_session(call):
     """Tab completes them, and their defaults and types are those of `Session`."""
     parameters = inspect.signature(dm.Session).parameters
     of_session = {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
@@ -44,7 +36,7 @@ def test_the_signature_names_the_options_of_a_session(call: Callable[..., object
     assert {name: of_call[name] for name in of_session} == of_session != {}
 
 
-def test_help_of_the_package_is_one_screen() -> None:
+def test_help_of_the_package_is_one_screen():
     overview = HELP[: HELP.index("PACKAGE CONTENTS")]
     named = {name for line in overview for name in re.findall(r"\w+", line)}
 
@@ -56,7 +48,7 @@ def test_help_of_the_package_is_one_screen() -> None:
 
 
 @pytest.mark.parametrize("name", [*WRITES, "get", "get_many", "pages", "me", "record", "live"])
-def test_each_call_that_sends_is_one_of_a_session(name: str) -> None:
+def test_each_call_that_sends_is_one_of_a_session(name):
     of_package = getattr(dm, name)
     of_session = getattr(dm.Session, name)
     _, *parameters = inspect.signature(of_session).parameters.values()
@@ -66,7 +58,7 @@ def test_each_call_that_sends_is_one_of_a_session(name: str) -> None:
     assert f"{name}(" in pydoc.plain(pydoc.render_doc(of_package)).splitlines()[2]
 
 
-def test_two_accounts_side_by_side_need_no_current_session(service: FaultyService) -> None:
+def test_two_accounts_side_by_side_need_no_current_session(service):
     """Each session has the calls, and a question takes it as its source."""
     with (
         FaultyService() as other,
@@ -85,15 +77,14 @@ def test_two_accounts_side_by_side_need_no_current_session(service: FaultyServic
             dm.session()
 
 
-def test_a_star_import_has_the_public_names() -> None:
-    """Other names of the package, such as its modules, stay out."""
+def test_a_star_import_has_the_public_names():
     names: dict[str, object] = {}
     exec("from directmail_lab import *", names)
 
     assert sorted(names.keys() - {"__builtins__"}) == NAMES == dm.__all__
 
 
-def test_each_question_of_a_source_is_a_call_of_the_package() -> None:
+def test_each_question_of_a_source_is_a_call_of_the_package():
     """A new module in questions/ is checked against the stub, and so against `help(dm)`."""
     asked = {
         name: module
@@ -109,7 +100,7 @@ def test_each_question_of_a_source_is_a_call_of_the_package() -> None:
     assert {"chart_rate_limits", "findings", "openapi"} <= asked.keys() <= {*NAMES}
 
 
-def test_importing_loads_nothing_heavy() -> None:
+def test_importing_loads_nothing_heavy():
     """Our own cassettes are parsed line by line, so replaying them needs none of these."""
     program = "import sys, directmail_lab as dm; dm.replay('first-look'); dm.get('/v1/users/me')"
     command = [sys.executable, "-c", f"{program}; print(*sys.modules)"]
@@ -120,21 +111,19 @@ def test_importing_loads_nothing_heavy() -> None:
     assert not loaded & {*heavy, "stamina", "typer", "IPython", "genson", "keyring"}
 
 
-def test_with_nothing_set_a_call_says_how_to_get_a_session() -> None:
+def test_with_nothing_set_a_call_says_how_to_get_a_session():
     with pytest.raises(dm.errors.NotConnectedError, match=r"login\(\).*connect.*replay"):
         dm.me()
 
 
-def test_the_environment_opens_a_session(account: FaultyService) -> None:
+def test_the_environment_opens_a_session(account):
     assert dm.connect("https://api.example.com").base_url == "https://api.example.com"
     dm.logout()
     assert len(dm.me()) == 1
     assert dm.session() is dm.session()
 
 
-def test_a_single_configured_region_is_the_default(
-    monkeypatch: pytest.MonkeyPatch, service: FaultyService
-) -> None:
+def test_a_single_configured_region_is_the_default(monkeypatch, service):
     monkeypatch.setenv("DIRECTMAIL_REGIONS", f"here={service.base_url}")
 
     for region in (None, "here"):
@@ -156,7 +145,7 @@ def test_a_single_configured_region_is_the_default(
         (f"https://{'a' * 300}.example.com", "This is not a valid address"),
     ],
 )
-def test_an_invalid_address_is_refused(address: str, said: str) -> None:
+def test_an_invalid_address_is_refused(address, said):
     with pytest.raises(dm.errors.AddressError, match=said) as caught:
         dm.connect(address, "some-key")
 
@@ -169,14 +158,14 @@ def test_an_invalid_address_is_refused(address: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["api.example.com", "API.example.com:8443/eu/", "localhost:1"])
-def test_an_address_without_a_scheme_means_https(address: str) -> None:
+def test_an_address_without_a_scheme_means_https(address):
     """Browsers do the same, but here the connection is never unencrypted."""
     opened = dm.connect(address, "some-key-0123456789")
 
     assert opened.base_url == f"https://{address.rstrip('/')}"
 
 
-def test_logout_forgets_the_session(service: FaultyService) -> None:
+def test_logout_forgets_the_session(service):
     opened = dm.connect(service.base_url, service.api_key)
     dm.logout()
     dm.logout()
@@ -187,7 +176,7 @@ def test_logout_forgets_the_session(service: FaultyService) -> None:
             call()
 
 
-def test_readings_that_contradict_the_stated_unit_cause_a_warning(service: FaultyService) -> None:
+def test_readings_that_contradict_the_stated_unit_cause_a_warning(service):
     dm.connect(service.base_url, service.api_key, reset_unit="epoch_s")
     dm.me()
 

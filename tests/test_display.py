@@ -1,13 +1,10 @@
 """How frames of sentences look in a notebook, how tables look in a terminal, and progress bars."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import httpx
 import pandas as pd
@@ -21,13 +18,8 @@ from directmail_lab.display import ProgressBar, with_whole_cells
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.questions.cells import shown
 
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
 
-    from directmail_lab.sessions.session import Session
-
-
-def test_a_notebook_shows_whole_sentences_and_the_notes() -> None:
+def test_a_notebook_shows_whole_sentences_and_the_notes():
     plain = pd.DataFrame({"seen": ["word " * 40 + "<b>"], "n": [1]})
     frame = with_whole_cells(plain.copy())
     frame.attrs["notes"] = ["Not <i>sent</i>."]
@@ -41,9 +33,7 @@ def test_a_notebook_shows_whole_sentences_and_the_notes() -> None:
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(frame)), plain)
 
 
-def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(capsys):
     at = pd.to_datetime(["2026-11-21T04:00:00.066803Z"] * 2)
     evil = "[bold]\x1b[2J\r\n\u202e"
     texts = ["word " * 30, evil]
@@ -63,9 +53,7 @@ def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(
 
 
 @pytest.mark.parametrize("path", ["/v1/a%0AError: pay%1B[2J", "/v1/a\nError: pay\x1b[2J\u202e"])
-def test_what_a_strangers_cassette_contains_is_one_safe_line_wherever_it_is_named(
-    path: str,
-) -> None:
+def test_what_a_strangers_cassette_contains_is_one_safe_line_wherever_it_is_named(path):
     """A path may neither look like a line of ours nor move a terminal's cursor."""
     file = recorded("cassettes/odd.yaml", answered(get(path)), answered(get("/v1/b?x%1B[2J=1")))
     dm.replay("odd")
@@ -79,9 +67,7 @@ def test_what_a_strangers_cassette_contains_is_one_safe_line_wherever_it_is_name
         assert "\nError" not in text
 
 
-def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(
-    connected: Session, service: FaultyService
-) -> None:
+def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(connected, service):
     """JSON is laid out, and everything is escaped. The response stays one of httpx."""
     service.fault(path="/v1/lists", body=json.dumps([{"name": "<b>"}] * 30))
     response = connected.get("/v1/lists")
@@ -98,9 +84,7 @@ def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(
     assert type(response) is httpx.Response
 
 
-def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(
-    connected: Session, service: FaultyService
-) -> None:
+def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(connected, service):
     """A saved notebook shows no more than the cassette beside it."""
     body = json.dumps({"you": service.api_key, "access_token": "tok_1234567890123456"})
     service.fault(path="/v1/login", body=body)
@@ -129,8 +113,8 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(
     ],
 )
 def test_a_cell_shows_a_picture_as_one_and_other_bytes_as_their_size(
-    connected: Session, service: FaultyService, content_type: str, body: bytes, text: str
-) -> None:
+    connected, service, content_type, body, text
+):
     """What it shows is bounded, and nothing of it is executed."""
     service.fault(path="/v1/file", body=body, headers={"Content-Type": content_type})
     bundle = shown(connected.get("/v1/file"))
@@ -140,9 +124,7 @@ def test_a_cell_shows_a_picture_as_one_and_other_bytes_as_their_size(
     assert "<svg" not in bundle["text/html"]
 
 
-def test_a_cell_shows_a_streamed_response_without_a_body_and_no_other_clients_response(
-    connected: Session,
-) -> None:
+def test_a_cell_shows_a_streamed_response_without_a_body_and_no_other_clients_response(connected):
     with connected.client.stream("GET", "/v1/users/me") as response:
         bundle = shown(response)
         is_read = response.is_stream_consumed
@@ -152,9 +134,7 @@ def test_a_cell_shows_a_streamed_response_without_a_body_and_no_other_clients_re
     assert shown(httpx.Response(200)) is None
 
 
-def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(capsys, monkeypatch):
     """In a file, each update of the bar would be a line of its own."""
     with ProgressBar(3, delay_s=0.0, desc="GET") as bar:
         bar.update()
@@ -171,7 +151,7 @@ def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(
     assert "3/3" in terminal.getvalue()
 
 
-def test_a_progress_bar_of_a_script_does_not_load_ipython() -> None:
+def test_a_progress_bar_of_a_script_does_not_load_ipython():
     """Importing IPython takes a second, in which other programs may use up the allowance."""
     program = "import sys; from directmail_lab.display import ProgressBar\n"
     program += "with ProgressBar(3, delay_s=0.0, desc='GET'): print(*sys.modules)"

@@ -1,25 +1,21 @@
 """What the docstrings and the messages say to a person who types."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import directmail_lab as dm
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PACKAGE = Path(str(dm.__file__)).parent
 
 
-def test_no_message_says_how_the_package_was_imported() -> None:
+def test_no_message_says_how_the_package_was_imported():
     """A message names a call without `dm.`; only code that is copied whole has it."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
@@ -43,10 +39,7 @@ WITH_EXAMPLES = {name for name in dir(dm) if ">>>" in (inspect.getdoc(getattr(dm
 
 
 @pytest.mark.parametrize("name", sorted({*CALLS, *WITH_EXAMPLES}))
-def test_the_examples_of_a_call_print_what_they_show(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each call that the README lists has examples, which need no key and no network."""
+def test_the_examples_of_a_call_print_what_they_show(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     call = getattr(dm, name)
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -73,8 +66,7 @@ def documented() -> Iterator[tuple[str, int, Any]]:
             yield name, 4, value
 
 
-def test_help_fits_in_80_columns() -> None:
-    """The docstrings of public names do not wrap in a terminal of 80 columns."""
+def test_help_fits_in_80_columns():
     names = dict[str, str]()
     for name, indent, value in documented():
         widest = max((inspect.getdoc(value) or "").splitlines() or [""], key=len)
@@ -90,7 +82,7 @@ WITH_TABLE = [
 
 
 @pytest.mark.parametrize("name", WITH_TABLE)
-def test_the_table_of_a_docstring_names_each_column(name: str) -> None:
+def test_the_table_of_a_docstring_names_each_column(name):
     """Whoever adds a column also says what it means."""
     call = getattr(dm, name)
     lines = (inspect.getdoc(call) or "").splitlines()

@@ -1,14 +1,13 @@
 """Drift: comparing two responses, and a cassette with today's service."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+import pandas as pd
 import pytest
 from cassette_samples import answered, get, recorded, theirs
 from client_service import KEY, ClientService
@@ -29,17 +28,12 @@ from directmail_lab.server.standin import STAND_IN_RECORD
 from directmail_lab.sessions import current
 from directmail_lab.sessions.transports.network import NetworkTransport
 
-if TYPE_CHECKING:
-    import httpx
-    import pandas as pd
-
 RECORD: dict[str, Any] = json.loads(json.dumps(STAND_IN_RECORD))
 
 
 def response(
     body: object = RECORD, *, status: int = 200, method: str = "GET", **headers: str
 ) -> Interaction:
-    """Return a response to a request for /v1/users/me, with these headers."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     given = answered(replace(get(), method=method), content, status=status)
     merged = dict(given.response.headers) | headers
@@ -62,7 +56,7 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON)
-def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, now: Any) -> None:
+def test_two_bodies_differ_exactly_where_they_are_not_equal(was, now):
     are_equal = json.dumps(was, sort_keys=True) == json.dumps(now, sort_keys=True)
 
     assert (words(response(was), response(now)) == "") == are_equal
@@ -90,12 +84,12 @@ def test_two_bodies_differ_exactly_where_they_are_not_equal(was: Any, now: Any) 
         ({"serverTime": "x"}, {"serverTime": 1}, "serverTime retyped"),
     ],
 )
-def test_a_body_is_compared_by_path(was: object, now: object, expected: str) -> None:
+def test_a_body_is_compared_by_path(was, now, expected):
     """Each difference has a path and a kind of change; ``$`` is the whole body."""
     assert words(response(was), response(now)) == expected
 
 
-def test_only_the_status_of_an_error_response_is_compared() -> None:
+def test_only_the_status_of_an_error_response_is_compared():
     """An error has another body, so its fields would all be listed; a HEAD has no body."""
     created = response({**RECORD, "name": "x"}, status=201)
 
@@ -104,7 +98,7 @@ def test_only_the_status_of_an_error_response_is_compared() -> None:
     assert words(response(b"", method="HEAD"), response({}, method="HEAD")) == ""
 
 
-def test_a_body_that_was_not_recorded_whole_is_not_compared() -> None:
+def test_a_body_that_was_not_recorded_whole_is_not_compared():
     """It would differ from any other. Status and headers are still compared."""
     left = response({"name": "x"})
     left = replace(left, response=replace(left.response, incomplete=LEFT))
@@ -114,7 +108,7 @@ def test_a_body_that_was_not_recorded_whole_is_not_compared() -> None:
         assert words(response(b""), was) == ""
 
 
-def test_headers_are_compared_by_name() -> None:
+def test_headers_are_compared_by_name():
     """Names and types always count, values only for some headers, and order never."""
     more = {"X-RateLimit-Reset": "soon", "X-RateLimit-Limit": "100", "Age": "5", "Set-Cookie": "x"}
     found = words(response(Age="4"), response(**more))
@@ -141,8 +135,7 @@ def rows_of(table: pd.DataFrame) -> list[tuple[object, ...]]:
     return list(columns.itertuples(index=False, name=None))
 
 
-def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
-    """The row counts the elements, and the values of fields are listed on request."""
+def test_a_field_of_a_list_is_one_row_whatever_its_pages():
     october = letters("october.yaml", *[{"price_cents": 5, "status": "sent"}] * 5)
     november = letters("november.yaml", *[{"price": 5, "status": "gone"}] * 5)
     table = dm.drift(october, against=november)
@@ -161,7 +154,7 @@ def test_a_field_of_a_list_is_one_row_whatever_its_pages() -> None:
     assert on_any_page.attrs["notes"] == ["1 request compared."]
 
 
-def test_an_error_to_another_request_is_no_change_of_the_operation() -> None:
+def test_an_error_to_another_request_is_no_change_of_the_operation():
     """The fields of a letter are not gone because another one was not found."""
     found = recorded("a.yaml", answered(get("/v1/letters/ltr_8f3kq2"), '{"id": 1, "price": 5}'))
     lost = recorded("b.yaml", answered(get("/v1/letters/ltr_9x4mp7"), '{"error": 1}', status=404))
@@ -170,7 +163,7 @@ def test_an_error_to_another_request_is_no_change_of_the_operation() -> None:
 
 
 @pytest.mark.parametrize("before", [3, 4])
-def test_a_new_letter_is_one_row_though_all_others_move(before: int) -> None:
+def test_a_new_letter_is_one_row_though_all_others_move(before):
     """The last page has one more, or there is one more page."""
     october = letters("october.yaml", *[{"price": 5}] * before)
     november = letters("november.yaml", *[{"price": 5}] * (before + 1))
@@ -180,7 +173,7 @@ def test_a_new_letter_is_one_row_though_all_others_move(before: int) -> None:
     assert table["now"].tolist() == [{"id": 7 + before, "price": 5}]
 
 
-def test_elements_that_are_all_new_still_show_a_changed_field() -> None:
+def test_elements_that_are_all_new_still_show_a_changed_field():
     """Letters of another month have other ids, and perhaps ids of another type."""
     path = letters("october.yaml", *[{"price_cents": 5, "to": None}] * 2)
     text = path.read_text().replace("price_cents", "price").replace('id\\": ', 'id\\": 1000')
@@ -200,7 +193,7 @@ def test_elements_that_are_all_new_still_show_a_changed_field() -> None:
     assert (operation, "items[].id", "retyped to string", 4, 4) in retyped
 
 
-def test_any_two_sources_are_compared(service: FaultyService) -> None:
+def test_any_two_sources_are_compared(service):
     """A folder, a file and two sessions, without a request; what only one has is named."""
     path = record_tour(service)
     Path("old").mkdir()
@@ -244,20 +237,17 @@ def drift_later(path: Path, **behaviour: Any) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("redact", [[], ["personal", "name"]])
-def test_an_unchanged_service_gives_an_empty_frame(
-    service: FaultyService, redact: list[str]
-) -> None:
-    """Each distinct read is sent once, and compared in its redacted form."""
+def test_an_unchanged_service_gives_an_empty_frame(service, redact):
     path = record_tour(service, redact=redact)
     table = drift_later(path, prefix="/eu", limit=300)
 
     assert ("Stand-in User" in path.read_text(encoding="utf-8")) != bool(redact)
     assert table.empty
     assert table.attrs["notes"] == ["4 requests sent.", "No difference."]
-    assert "4 requests sent." in table._repr_html_()  # type: ignore[operator]
+    assert "4 requests sent." in table._repr_html_()
 
 
-def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
+def test_a_refused_key_is_an_error_and_no_drift(service):
     path = record_tour(service)
     with (
         live_session(service, "not-the-key"),
@@ -266,11 +256,8 @@ def test_a_refused_key_is_an_error_and_no_drift(service: FaultyService) -> None:
         drift(path)
 
 
-def test_a_body_without_an_end_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endless stream does not make the comparison endless, whether it is fast or slow.
-
-    For a client that waits without limit, no body is late.
-    """
+def test_a_body_without_an_end_is_not_compared(monkeypatch):
+    """For a client that waits without limit, no body is late."""
     path = recorded("whole.yaml", answered(get("/v1/endless")))
     with ClientService() as service, live_session(service, KEY, timeout_s=1) as session:
         with session.record(Path("left.yaml")), session.client.stream("GET", "/v1/endless") as left:
@@ -287,15 +274,14 @@ def test_a_body_without_an_end_is_not_compared(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
-def test_parts_of_a_file_are_compared_by_their_range(service: FaultyService) -> None:
+def test_parts_of_a_file_are_compared_by_their_range(service):
     parts = [replace(get(), headers=(("Range", f"bytes={at}"),)) for at in ("0-9", "10-19")]
     path = recorded("parts.yaml", *map(answered, parts))
     with live_session(service):
         assert drift(path).attrs["notes"][0] == "2 requests sent."
 
 
-def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultyService) -> None:
-    """Each is listed with the status that it got."""
+def test_a_refused_request_is_not_compared_and_the_others_are(service):
     paths = ("/v1/letters", "/v1/no", "/v1/users/me")
     path = recorded("several.yaml", *(answered(get(each)) for each in paths))
     service.fault(path="/v1/letters", status=401)
@@ -310,7 +296,7 @@ def test_a_refused_request_is_not_compared_and_the_others_are(service: FaultySer
     assert set(table["operation"]) == {"GET /v1/users/me"}
 
 
-def test_a_field_is_ignored_as_in_a_replay() -> None:
+def test_a_field_is_ignored_as_in_a_replay():
     """With all in it, in each element of an array."""
     names = [
         recorded(name, answered(body=json.dumps([{"a": {"b": value}, "c": value}])))
@@ -321,7 +307,7 @@ def test_a_field_is_ignored_as_in_a_replay() -> None:
     assert list(table["path"]) == ["[].c"]
 
 
-def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyService) -> None:
+def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service):
     """Neither a redacted address, another server, an earlier response, nor an error after it."""
     lists = get("/v1/lists")
     path = recorded(
@@ -340,7 +326,7 @@ def test_what_is_not_sent_counts_as_neither_gone_nor_changed(service: FaultyServ
     assert "another server's" in table.attrs["notes"][-1]
 
 
-def test_only_reads_that_redaction_did_not_change_are_sent(service: FaultyService) -> None:
+def test_only_reads_that_redaction_did_not_change_are_sent(service):
     path = Path("writes.yaml").resolve()
     with live_session(service, allow_writes=True) as session:
         with session.record(path):
@@ -368,9 +354,7 @@ def test_only_reads_that_redaction_did_not_change_are_sent(service: FaultyServic
         ({}, "page=1;X-HTTP-Method=PUT"),
     ],
 )
-def test_a_strangers_cassette_sends_nothing_but_reads(
-    service: FaultyService, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], query: str
-) -> None:
+def test_a_strangers_cassette_sends_nothing_but_reads(service, monkeypatch, headers, query):
     """Only headers that select a representation are sent, and no address may override GET."""
     request = replace(get(f"/v1/users/me?{query}"), headers=tuple(headers.items()))
     path = recorded("stranger.yaml", answered(request))
@@ -391,7 +375,7 @@ def test_a_strangers_cassette_sends_nothing_but_reads(
     assert ("accept-language" in names) == ("Accept-Language" in headers)
 
 
-def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
+def test_drift_needs_a_key_and_leaves_no_trace(service):
     """Neither the cassette nor the session's readings change, and a replay continues."""
     path = record_tour(service)
     data = path.read_bytes()
@@ -409,9 +393,7 @@ def test_drift_needs_a_key_and_leaves_no_trace(service: FaultyService) -> None:
     assert path.read_bytes() == data
 
 
-def test_the_age_of_a_recording_is_that_of_its_first_interaction() -> None:
-    """The age is in days. A recording without a date counts as old."""
-
+def test_the_age_of_a_recording_is_that_of_its_first_interaction():
     def problem(days: int | None) -> str | None:
         at = None if days is None else datetime.now(UTC) - timedelta(days=days)
         return age_problem([replace(answered(), recorded_at=at), answered()], "30 days")
@@ -421,7 +403,7 @@ def test_the_age_of_a_recording_is_that_of_its_first_interaction() -> None:
     assert problem(None) == "does not say when it was recorded, and max_age is 30 days"
 
 
-def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown() -> None:
+def test_a_key_that_another_program_recorded_is_neither_sent_nor_shown():
     """vcrpy does not redact, so the key may be in an address or in a response."""
     key, uri = "sk_live_9f8e7d6c5b4a", "https://api.test/v1/users/me"
     requests = [

@@ -1,14 +1,13 @@
 """What a user sees of an error, in a notebook and from httpx's own clients."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import httpx
@@ -19,10 +18,6 @@ from IPython.core.interactiveshell import InteractiveShell
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.sessions.session import Session, on_reading
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 KEY = "k-7Qf2-not-to-be-seen"
 
@@ -47,8 +42,7 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str]]) -> None:
-    """The error has no frame of ours or of httpx, only the line, what happened, and what to do."""
+def test_a_cell_shows_its_own_line_and_one_message(run):
     address = f"http://127.0.0.1:{free_port()}"
     dm.connect(address, KEY, pace="off")
     nothing = f"ConnectError: No server responds at {address}. Check its spelling and the network."
@@ -98,9 +92,7 @@ def test_a_cell_shows_its_own_line_and_one_message(run: Callable[[str], list[str
         ("dm.login(timeout=3)", "TypeError: login.. has no option timeout. Did.*timeout_s"),
     ],
 )
-def test_a_wrong_argument_is_reported_in_two_lines(
-    run: Callable[[str], list[str]], account: FaultyService, cell: str, message: str
-) -> None:
+def test_a_wrong_argument_is_reported_in_two_lines(run, account, cell, message):
     dm.connect()
     where, said = run(cell)
 
@@ -120,17 +112,13 @@ def test_a_wrong_argument_is_reported_in_two_lines(
         ("dm.replay('hunter-hunter-hunter')", "dm.replay('…')"),
     ],
 )
-def test_a_shown_line_has_the_path_but_nothing_that_may_be_a_key(
-    run: Callable[[str], list[str]], cell: str, shown: str
-) -> None:
+def test_a_shown_line_has_the_path_but_nothing_that_may_be_a_key(run, cell, shown):
     where, *_ = run(cell)
 
     assert where.endswith(f", line 1: {shown}")
 
 
-def test_pages_that_are_not_requested_yet_say_how_to_get_them(
-    run: Callable[[str], list[str]], account: FaultyService
-) -> None:
+def test_pages_that_are_not_requested_yet_say_how_to_get_them(run, account):
     """`dm.pages(…)` alone in a cell requests nothing, and so has no table to show."""
     dm.connect()
     said = run(f"dm.pages('/v1/lists/{account.api_key}')")
@@ -140,15 +128,13 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(
     assert not account.requests
 
 
-def test_the_debugger_still_has_the_frames(run: Callable[[str], list[str]]) -> None:
+def test_the_debugger_still_has_the_frames(run):
     run("dm.replay('none')")
 
     assert "find_cassette" in [frame.name for frame in traceback.extract_tb(sys.last_traceback)]
 
 
-def test_an_interrupt_is_reported_in_two_lines(
-    run: Callable[[str], list[str]], connected: Session
-) -> None:
+def test_an_interrupt_is_reported_in_two_lines(run, connected):
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
     stop = on_reading(connected, interrupt)
     _, message = run("dm.me()")
@@ -161,9 +147,7 @@ def test_an_interrupt_is_reported_in_two_lines(
 @pytest.mark.parametrize(
     "fault", [{"cut_after": 20}, {"headers": {"Content-Encoding": "gzip"}}], ids=str
 )
-def test_the_error_for_a_broken_body_shows_nothing_of_the_body(
-    run: Callable[[str], list[str]], fault: dict[str, Any]
-) -> None:
+def test_the_error_for_a_broken_body_shows_nothing_of_the_body(run, fault):
     run("%xmode Verbose")
     with FaultyService(api_key=KEY, user={"echo": KEY}) as service, service.fault(**fault):
         dm.connect(service.base_url, ApiKey(KEY), pace="off")
@@ -201,9 +185,7 @@ async def planted_async_bug(*_: Any, **__: Any) -> Any:
         ("httpx.HTTPTransport.handle_request", "raise dm.get_many(['/v1/users/me'])[0]"),
     ],
 )
-def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
-    run: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch, place: str, cell: str
-) -> None:
+def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(run, monkeypatch, place, cell):
     """IPython's verbose traceback and ``pytest --showlocals`` still name the file and the line."""
     run("%xmode Verbose")
     with FaultyService(api_key=KEY, user={"echo": KEY}) as service:
@@ -224,9 +206,7 @@ def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(
         assert KEY not in text
 
 
-def test_a_bug_leaves_the_locals_of_an_exception_that_the_caller_handles(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bug_leaves_the_locals_of_an_exception_that_the_caller_handles(monkeypatch):
     """These locals belong to the caller, who may inspect them in the debugger."""
 
     def fail() -> None:
@@ -244,7 +224,7 @@ def test_a_bug_leaves_the_locals_of_an_exception_that_the_caller_handles(
     assert frame.f_locals == {"mine": 1}
 
 
-def test_https_to_a_plain_http_port_is_reported() -> None:
+def test_https_to_a_plain_http_port_is_reported():
     """The error blames neither the certificate nor the network."""
 
     def answer() -> None:
@@ -282,9 +262,7 @@ async def stream(session: Session, *request: str, **options: Any) -> None:
         lambda session, path, body: asyncio.run(stream(session, "POST", path, json=body)),
     ],
 )
-def test_no_frame_of_ours_or_of_httpx_shows_what_was_sent(
-    connected: Session, send: Callable[..., object]
-) -> None:
+def test_no_frame_of_ours_or_of_httpx_shows_what_was_sent(connected, send):
     """A tool that prints locals shows those of the user's own frames alone."""
     with pytest.raises(dm.DirectMailLabError) as caught:
         send(connected, f"/v1/{KEY}", {"Key": KEY})
@@ -294,9 +272,7 @@ def test_no_frame_of_ours_or_of_httpx_shows_what_was_sent(
     assert shown == {__file__}
 
 
-def test_a_cell_prints_how_many_of_many_requests_failed(
-    run: Callable[[str], list[str]], connected: Session
-) -> None:
+def test_a_cell_prints_how_many_of_many_requests_failed(run, connected):
     """A warning would be a red box with a line of code."""
     line, *_ = run("dm.get_many(['/v1/users/me', '/v1/nowhere'])")
 

@@ -1,12 +1,11 @@
 """Findings: what was seen of each part that service.md leaves open, and what tells more."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,11 +19,7 @@ from directmail_lab.questions.findings import findings
 from directmail_lab.sessions import current
 from directmail_lab.sessions.session import Session
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ME = "the user's record"
-UNIT = "unit of X-RateLimit-Reset"
 EXHAUSTED = "answer when the allowance is used up"
 OTHER_LIMITS = "operations with other allowances"
 NO_KEY = "answer to a missing or invalid key"
@@ -40,14 +35,12 @@ def sample(body: object, status: int = 200, path: str = ME_PATH, **headers: str)
 
 
 def found(*interactions: Interaction) -> pd.DataFrame:
-    """Return the findings of a recording of these interactions, indexed by part."""
     Path("tour.yaml").write_text("version: 1\ninteractions: []\n")
     return findings(recorded("tour.yaml", *interactions)).set_index("part")
 
 
 @pytest.mark.parametrize("seen", [[], [sample({"id": "1"})]])
-def test_every_part_that_service_md_leaves_open_has_a_row(seen: list[Interaction]) -> None:
-    """Rows follow service.md's order, and each has the call that would show more."""
+def test_every_part_that_service_md_leaves_open_has_a_row(seen):
     rows = found(*seen)
 
     assert set(rows.dtypes.astype(str)) == {"string"}
@@ -57,8 +50,7 @@ def test_every_part_that_service_md_leaves_open_has_a_row(seen: list[Interaction
     assert seen or set(rows["seen"]) == {""}
 
 
-def test_the_records_fields_have_types_and_may_be_null_or_missing() -> None:
-    """A field that was null in one record may be null. No value is shown."""
+def test_the_records_fields_have_types_and_may_be_null_or_missing():
     rows = found(
         sample({"id": "1", "phone": None, "lists": [{"email": "ada@example.com"}]}),
         sample({"id": "2", "phone": "555", "lists": [], "age": 3}),
@@ -70,7 +62,7 @@ def test_the_records_fields_have_types_and_may_be_null_or_missing() -> None:
     assert list(rows.loc[ME, ["how_sure", "interactions"]]) == ["seen repeatedly", "tour: 1-2"]
 
 
-def test_names_from_a_body_are_safe_to_print() -> None:
+def test_names_from_a_body_are_safe_to_print():
     """A stranger's cassette may have fields that a terminal would obey."""
     rows = found(sample({"\u202eevil": "1"}))
 
@@ -95,29 +87,25 @@ ELSEWHERE = answered(get("/file", base="https://files.example.test"), status=404
         (ERRORS, [ELSEWHERE, sample("", 401)], "401: no body"),
     ],
 )
-def test_each_part_lists_what_was_seen_by_status_or_operation(
-    part: str, samples: list[Interaction], seen: str
-) -> None:
+def test_each_part_lists_what_was_seen_by_status_or_operation(part, samples, seen):
     """What another server says is no finding."""
     assert found(*samples).loc[part, "seen"] == seen
 
 
 @contextmanager
 def current_session(server: FaultyService, key: str = "", **options: Any) -> Iterator[Session]:
-    """Make a session with a stand-in the current one for the block."""
     with Session(server.base_url, key or server.api_key, **options) as opened:
         current.make_current(opened)
         yield opened
     current.make_current(None)
 
 
-def test_a_live_sessions_findings_need_no_recording() -> None:
-    """The responses that the session kept are enough. A streamed one adds only its headers."""
+def test_a_live_sessions_findings_need_no_recording():
     server = FaultyService(limit=2, exhausted_status=420)
     with server, current_session(server, pace="off") as opened:
         for _ in range(3):
             opened.client.get(ME_PATH)
-        asyncio.run(opened.async_client.get(ME_PATH))  # type: ignore[arg-type]
+        asyncio.run(opened.async_client.get(ME_PATH))
         with opened.client.stream("GET", ME_PATH):
             pass
         frame = findings()
@@ -133,8 +121,7 @@ def test_a_live_sessions_findings_need_no_recording() -> None:
 
 
 @pytest.mark.usefixtures("connected")
-def test_the_requests_that_findings_names_tell_more() -> None:
-    """They are reads, which need no permission, and one of them has no key."""
+def test_the_requests_that_findings_names_tell_more():
     before = findings().set_index("part")
     for part in (NO_KEY, ERRORS, VERSIONS):
         eval(f"dm.{before.loc[part, 'find_out']}", {"dm": dm})

@@ -1,7 +1,5 @@
 """`frame` of any body and of many: rows, columns, dtypes, and refusals."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -40,7 +38,6 @@ def json_values(keys: st.SearchStrategy[str] = KEYS) -> st.SearchStrategy[Any]:
 def response(
     content: bytes, status: int = 200, content_type: str | None = "application/json"
 ) -> httpx.Response:
-    """Return a response to GET /v1/users/me with this body."""
     headers = {"content-type": content_type} if content_type else {}
     request = httpx.Request("GET", "https://api.test/v1/users/me?token=hidden")
     return httpx.Response(status, headers=headers, content=content, request=request)
@@ -64,7 +61,7 @@ def same(cell: Any, value: Any) -> bool:
 # -- rows and columns --------------------------------------------------------------------------
 
 
-def test_the_shape_follows_the_json() -> None:
+def test_the_shape_follows_the_json():
     bodies: list[object] = [{"id": 1, "name": "Ada"}, {}, [], [{}, {}], [[1, 2], [3]], None, [None]]
 
     assert [frame(body).shape for body in bodies] == [
@@ -74,7 +71,7 @@ def test_the_shape_follows_the_json() -> None:
 
 @pytest.mark.filterwarnings("ignore:This body is one row")
 @given(json_values())
-def test_any_json_gives_a_frame_with_the_expected_number_of_rows(body: Any) -> None:
+def test_any_json_gives_a_frame_with_the_expected_number_of_rows(body):
     table = frame(body, rows_at=None)
 
     assert len(table) == (len(body) if isinstance(body, list) else 1)
@@ -82,7 +79,7 @@ def test_any_json_gives_a_frame_with_the_expected_number_of_rows(body: Any) -> N
 
 
 @given(st.lists(st.dictionaries(PLAIN_KEYS, json_values(PLAIN_KEYS), max_size=4), max_size=4))
-def test_values_keep_their_json_types(body: list[dict[str, Any]]) -> None:
+def test_values_keep_their_json_types(body):
     table = frame(json.dumps(body).encode())
 
     for row, record in enumerate(body):
@@ -93,14 +90,14 @@ def test_values_keep_their_json_types(body: list[dict[str, Any]]) -> None:
                 assert same(column.iloc[row], leaf if exact else float(leaf)), path
 
 
-def test_paths_with_the_same_dotted_name_are_numbered() -> None:
+def test_paths_with_the_same_dotted_name_are_numbered():
     table = frame([{"a": {"b": 2}, "a.b": 1}, 5])
 
     assert list(table.columns) == ["a.b", "a.b_2", "value"]
     assert table.to_numpy(na_value=0).tolist() == [[2, 1, 0], [0, 0, 5]]
 
 
-def test_deep_nesting_stops_at_the_deepest_column() -> None:
+def test_deep_nesting_stops_at_the_deepest_column():
     body: dict[str, Any] = {}
     for _ in range(100_000):
         body = {"a": body}
@@ -108,7 +105,7 @@ def test_deep_nesting_stops_at_the_deepest_column() -> None:
     assert list(frame(body).columns) == [".".join("a" * MAX_DEPTH)]
 
 
-def test_records_of_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_too_many_cells_are_refused(monkeypatch):
     """A small body with other keys in each record could otherwise use all memory."""
     monkeypatch.setattr("directmail_lab.sessions.frames.MOST_CELLS", 100)
 
@@ -134,7 +131,7 @@ def test_records_of_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) 
         (["1", 1], "object"),
     ],
 )
-def test_the_dtype_is_what_the_json_says(values: list[Any], dtype: str) -> None:
+def test_the_dtype_is_what_the_json_says(values, dtype):
     column = frame([{"v": value} for value in values])["v"]
 
     assert column.dtype == dtype
@@ -157,7 +154,7 @@ OF_PANDAS_3 = pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 cannot w
     ],
     ids=["mixed", "empty objects", "beyond 64 bits", "lone surrogate", "mixed arrays"],
 )
-def test_a_frame_goes_to_parquet_and_back(first: object, second: object) -> None:
+def test_a_frame_goes_to_parquet_and_back(first, second):
     """Nulls and attrs survive. Some columns need the conversion that ``help(frame)`` shows."""
     table = frame([{"id": 1, "v": first}, {"id": 2, "v": second}, {"id": 3}])
     with pytest.raises((TypeError, ValueError, NotImplementedError, OverflowError)):
@@ -176,7 +173,7 @@ def test_a_frame_goes_to_parquet_and_back(first: object, second: object) -> None
 
 
 @pytest.mark.parametrize("data", [[{"id": 1}, {"id": 2}], {"id": 1}, None, "text"])
-def test_data_is_unwrapped_if_it_is_an_object_or_an_array(data: object) -> None:
+def test_data_is_unwrapped_if_it_is_an_object_or_an_array(data):
     """The other members go to attrs. A plain field that is named data stays a field."""
     body = {"data": data, "total": 2}
     table, whole = frame(body), frame(body, rows_at=None)
@@ -196,9 +193,7 @@ def test_data_is_unwrapped_if_it_is_an_object_or_an_array(data: object) -> None:
         ("data", {"total": 50}, "10 of 50 records"),
     ],
 )
-def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(
-    name: str, says: dict[str, object], warning: str
-) -> None:
+def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(name, says, warning):
     """Whoever asked for another page, or for one row, gets no warning."""
     got = response(json.dumps({name: [{"id": n} for n in range(10)], **says}).encode())
     with pytest.warns(UserWarning, match=warning) as warned:
@@ -223,12 +218,12 @@ def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(
     ],
     ids=["a record with a list", "a whole list", "the last page", "an array", "a record", "deep"],
 )
-def test_what_is_no_page_or_whole_gives_no_warning(body: object, rows: int) -> None:
+def test_what_is_no_page_or_whole_gives_no_warning(body, rows):
     """A list is unwrapped if nothing but page data is beside it."""
     assert len(frame(response(json.dumps(body).encode()))) == rows
 
 
-def test_a_dotted_rows_at_selects_nested_records() -> None:
+def test_a_dotted_rows_at_selects_nested_records():
     body = {"n": 1, "page": {"items": [{"id": 2}], "next": None}}
     table = frame(body, rows_at="page.items")
 
@@ -236,7 +231,7 @@ def test_a_dotted_rows_at_selects_nested_records() -> None:
     assert table.attrs["envelope"] == {"n": 1, "page": {"next": None}}
 
 
-def test_a_record_with_a_member_data_is_no_envelope() -> None:
+def test_a_record_with_a_member_data_is_no_envelope():
     """What has an id of its own is a record, so its other members are columns too."""
     events = [{"id": f"evt_{n}", "type": "sent", "data": {"to": n}} for n in range(2)]
     one = frame(events[0])
@@ -255,7 +250,7 @@ def test_a_record_with_a_member_data_is_no_envelope() -> None:
         ([1, 2], "'page' should be, the members are: none."),
     ],
 )
-def test_the_error_for_a_wrong_rows_at_says_how_far_it_matched(body: object, says: str) -> None:
+def test_the_error_for_a_wrong_rows_at_says_how_far_it_matched(body, says):
     with pytest.raises(DirectMailLabError) as caught:
         frame(body, rows_at="page.x.y")
 
@@ -265,7 +260,7 @@ def test_the_error_for_a_wrong_rows_at_says_how_far_it_matched(body: object, say
     )
 
 
-def test_an_api_key_used_as_a_field_name_is_in_no_message() -> None:
+def test_an_api_key_used_as_a_field_name_is_in_no_message():
     """A service may repeat the key as a field's name, so the list of members is redacted."""
     key = ApiKey("k-7Qf2-not-to-be-seen")
     body = json.dumps({key.reveal(): 1}).encode()
@@ -278,7 +273,7 @@ def test_an_api_key_used_as_a_field_name_is_in_no_message() -> None:
 # -- responses ---------------------------------------------------------------------------------
 
 
-def test_attrs_say_where_the_frame_came_from() -> None:
+def test_attrs_say_where_the_frame_came_from():
     live, replayed = response(b"{}"), response(b"{}")
     for one, at in ((live, 1_700_000_000.25), (replayed, math.nan)):  # vcrpy recorded no times
         reading = Reading(at, "GET", "/users/me", 200, source="replayed")
@@ -296,8 +291,7 @@ def test_attrs_say_where_the_frame_came_from() -> None:
     ]
 
 
-def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
-    """`me` does the same. A note says how to get the body anyway."""
+def test_an_error_status_raises_unless_its_body_is_asked_for():
     refused = response(b'{"error": "no"}', 401)
     with pytest.raises(UnauthorizedError, match="responded with 401") as caught:
         frame(refused)
@@ -306,10 +300,10 @@ def test_an_error_status_raises_unless_its_body_is_asked_for() -> None:
     assert 'on_error="keep"' in caught.value.__notes__[0]
     assert frame(refused, on_error="keep")["error"].item() == "no"
     with pytest.raises(ValueError, match="on_error must be one of"):
-        frame(refused, on_error="ignore")  # type: ignore[arg-type]
+        frame(refused, on_error="ignore")
 
 
-def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
+def test_many_responses_make_one_frame_and_failures_one_warning():
     """In the result of `get_many`, no failure costs the other rows; a single failure raises."""
     late = httpx.ReadTimeout("https://api.test did not respond in time. Check it.")
     one, two = response(b'{"id": 1}'), response(b'{"data": [{"id": 2}, {"id": 3}]}')
@@ -338,7 +332,7 @@ def test_many_responses_make_one_frame_and_failures_one_warning() -> None:
         ('{"v": "é"}'.encode(), "application/json; charset=latin-1"),
     ],
 )
-def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: str | None) -> None:
+def test_a_body_is_read_in_its_own_character_set(content, content_type):
     """Valid UTF-8 is read as UTF-8, with or without a BOM; other bodies as declared."""
     assert frame(response(content, content_type=content_type))["v"].item() == "é"
 
@@ -355,7 +349,7 @@ def test_a_body_is_read_in_its_own_character_set(content: bytes, content_type: s
         (b"[" * 100_000 + b"]" * 100_000, "nested deeper"),
     ],
 )
-def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
+def test_a_body_that_is_not_json_is_refused(content, says):
     with pytest.raises(NotJSONError) as caught:
         frame(response(content, 502, "text/html; charset=utf-8"), on_error="keep")
 
@@ -376,7 +370,7 @@ def test_a_body_that_is_not_json_is_refused(content: bytes, says: str) -> None:
         ("text/tab-separated-values", "zip\tna,me\tn\n01234\tNA\t\n56789\tCafé, x\t2\n"),
     ],
 )
-def test_csv_is_read_as_text(content_type: str, content: str) -> None:
+def test_csv_is_read_as_text(content_type, content):
     table = frame(response(content.encode(), content_type=content_type))
     both = frame([response(content.encode(), content_type=content_type)] * 2)
 
@@ -403,9 +397,7 @@ def test_csv_is_read_as_text(content_type: str, content: str) -> None:
         ("paid", ["1", "2"], "Int64"),
     ],
 )
-def test_a_column_of_plain_numbers_is_numeric_but_ids_are_text(
-    name: str, cells: list[str], dtype: str
-) -> None:
+def test_a_column_of_plain_numbers_is_numeric_but_ids_are_text(name, cells, dtype):
     """A number that another column's text would lose, such as a leading zero, stays text."""
     content = "\n".join([f"a,{name}", *(f"x,{cell}" for cell in cells)])
     column = frame(response(content.encode(), content_type="text/csv"))[name]
@@ -417,7 +409,7 @@ def test_a_column_of_plain_numbers_is_numeric_but_ids_are_text(
         assert column.dropna().tolist() == [float(cell) for cell in cells if cell]
 
 
-def test_a_table_in_a_windows_character_set_keeps_its_letters() -> None:
+def test_a_table_in_a_windows_character_set_keeps_its_letters():
     content = "name,n\nZoë,“1”\n".encode("cp1252")
     with pytest.warns(UserWarning, match="it is read as cp1252") as warned:
         table = frame(response(content, content_type="text/csv"))
@@ -428,7 +420,7 @@ def test_a_table_in_a_windows_character_set_keeps_its_letters() -> None:
     assert warned[0].filename == __file__
 
 
-def test_lines_above_the_header_of_a_table_are_left_out_with_a_warning() -> None:
+def test_lines_above_the_header_of_a_table_are_left_out_with_a_warning():
     """A table of one column has no such line."""
     content = b"Letters of November\n\nid;name\na;Ann\nb;Bo\n"
     with pytest.warns(UserWarning, match="begins in line 3"):
@@ -448,9 +440,7 @@ def test_lines_above_the_header_of_a_table_are_left_out_with_a_warning() -> None
         (None, {}, "/v1/letters.csv"),
     ],
 )
-def test_a_file_is_a_table_if_its_name_says_so(
-    content_type: str | None, headers: dict[str, str], path: str
-) -> None:
+def test_a_file_is_a_table_if_its_name_says_so(content_type, headers, path):
     """Without such a name, the type decides."""
     got = response(b"a,b\nx,1\n", content_type=content_type)
     with pytest.raises(NotJSONError):
@@ -462,7 +452,7 @@ def test_a_file_is_a_table_if_its_name_says_so(
     assert frame(got).to_dict("list") == {"a": ["x"], "b": [1]}
 
 
-def test_csv_that_is_broken_or_empty_is_refused() -> None:
+def test_csv_that_is_broken_or_empty_is_refused():
     with pytest.raises(NotJSONError, match="line 3 has 3 fields, where 2 are expected"):
         frame(response(b"a,b\n1,2\nsecret,2,3\n", content_type="text/csv"))
     with pytest.raises(NotJSONError, match="line 2 has 3 fields, where 2 are expected"):
@@ -472,7 +462,7 @@ def test_csv_that_is_broken_or_empty_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["json", "csv"])
-def test_a_body_of_200_000_columns_is_refused(kind: str) -> None:
+def test_a_body_of_200_000_columns_is_refused(kind):
     """Its 800 kB would take minutes. The error comes before any column is made."""
     names = [f"c{number}" for number in range(200_000)]
     content = json.dumps(dict.fromkeys(names, 1)) if kind == "json" else ",".join(names) + "\n"
@@ -481,8 +471,7 @@ def test_a_body_of_200_000_columns_is_refused(kind: str) -> None:
         frame(response(content.encode(), content_type=type_))
 
 
-def test_the_error_for_another_type_has_the_call_that_reads_it() -> None:
-    """Bytes are not shown as text. A redirect has nothing to read."""
+def test_the_error_for_another_type_has_the_call_that_reads_it():
     advised = []
     redirect = response(b"", 302)
     redirect.headers["Location"] = "/v2/users"
@@ -503,7 +492,7 @@ def test_the_error_for_another_type_has_the_call_that_reads_it() -> None:
 
 
 @pytest.mark.parametrize("charset", ["base64", "idna", "nonsense"])
-def test_any_declared_charset_raises_only_our_own_error(charset: str) -> None:
+def test_any_declared_charset_raises_only_our_own_error(charset):
     """A service may declare any of Python's codecs, or an unknown one."""
     with pytest.raises(NotJSONError):
         frame(response(b"{'\xe9'}", content_type=f"application/json; charset={charset}"))
@@ -518,7 +507,7 @@ def test_any_declared_charset_raises_only_our_own_error(charset: str) -> None:
         ({"secret-body"}, "auto"),
     ],
 )
-def test_no_local_in_an_errors_traceback_contains_the_body(given: object, rows_at: str) -> None:
+def test_no_local_in_an_errors_traceback_contains_the_body(given, rows_at):
     """A notebook that prints locals would otherwise save a key that the service echoed."""
     with pytest.raises(DirectMailLabError) as caught:
         frame(given, rows_at=rows_at)
@@ -529,6 +518,6 @@ def test_no_local_in_an_errors_traceback_contains_the_body(given: object, rows_a
 
 
 @given(st.binary())
-def test_any_bytes_give_a_frame_or_a_typed_error(content: bytes) -> None:
+def test_any_bytes_give_a_frame_or_a_typed_error(content):
     with contextlib.suppress(NotJSONError):
         assert isinstance(frame(response(content)), pd.DataFrame)

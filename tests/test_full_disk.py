@@ -20,7 +20,6 @@ from directmail_lab.sessions.session import Session, open_cassette
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from faulty_service import FaultyService
 
 
 TOUR = Path("cassettes/tour.yaml")
@@ -46,7 +45,7 @@ def no_disk() -> Iterator[None]:
         yield
 
 
-def test_a_full_disk_error_says_that_the_request_was_carried_out(live: Session) -> None:
+def test_a_full_disk_error_says_that_the_request_was_carried_out(live):
     """The error says what to do.
 
     Earlier interactions are safe, and recording goes on once there is space.
@@ -63,7 +62,7 @@ def test_a_full_disk_error_says_that_the_request_was_carried_out(live: Session) 
     assert read_cassette(TOUR).problem is None
 
 
-def test_a_write_that_cannot_be_recorded_is_not_sent(live: Session, service: FaultyService) -> None:
+def test_a_write_that_cannot_be_recorded_is_not_sent(live, service):
     """Nothing is replaced by what could not be written. Once there is room, both work."""
     live._network.allow_writes = True  # type: ignore[union-attr]
     for _ in range(2):
@@ -91,9 +90,7 @@ def paths() -> list[str]:
     return [recording.path_of(each.request) for each in recording]
 
 
-def test_a_recording_that_cannot_be_folded_is_read_from_its_journal(
-    live: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_recording_that_cannot_be_folded_is_read_from_its_journal(live, caplog):
     """The previous mode is restored; readers get the new response, and the next recorder folds."""
     with live.record("tour"):
         live.me()
@@ -118,9 +115,7 @@ def test_a_recording_that_cannot_be_folded_is_read_from_its_journal(
     assert not PART.exists()
 
 
-def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
-    live: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_at_the_end_of_a_cell_is_said_once(live, caplog):
     """The recording goes on in its journal."""
     live.record("tour")
     live.me()
@@ -137,7 +132,7 @@ def test_a_full_disk_at_the_end_of_a_cell_is_said_once(
     assert not PART.exists()
 
 
-def test_a_full_disk_loses_nothing_while_a_credential_is_removed(live: Session) -> None:
+def test_a_full_disk_loses_nothing_while_a_credential_is_removed(live):
     """It was seen only after the response that repeats it. It is removed once there is room."""
     token = "s3ss1on-0f-Ann-1"
     live.record("tour")
@@ -155,7 +150,7 @@ def test_a_full_disk_loses_nothing_while_a_credential_is_removed(live: Session) 
     assert paths() == ["/v1/lists", "/v1/letters", "/v1/users/me"]
 
 
-def test_a_recording_of_a_test_that_cannot_be_written_is_an_error() -> None:
+def test_a_recording_of_a_test_that_cannot_be_written_is_an_error():
     """The old one stays. Nobody reads the journal of a recording that stands aside."""
     recorded(TOUR, answered(body="old"))
     cassette = opened(TOUR, "all", policy=Policy(aside=True))
@@ -168,7 +163,7 @@ def test_a_recording_of_a_test_that_cannot_be_written_is_an_error() -> None:
     assert not PART.exists()
 
 
-def test_closing_a_session_on_a_full_disk_forgets_the_key(service: FaultyService) -> None:
+def test_closing_a_session_on_a_full_disk_forgets_the_key(service):
     session = Session(service.base_url, ApiKey(service.api_key))
     session.record("tour")
     session.me()
@@ -182,7 +177,7 @@ def test_closing_a_session_on_a_full_disk_forgets_the_key(service: FaultyService
     assert len(read_cassette(TOUR)) == 1
 
 
-def test_the_error_of_a_full_disk_names_the_file_that_was_not_written(tmp_path: Path) -> None:
+def test_the_error_of_a_full_disk_names_the_file_that_was_not_written(tmp_path):
     """It is the file that the caller named, and no part of it remains."""
     page = tmp_path / "tour.html"
     with pytest.raises(OSError, match="No space left") as caught, create(page):

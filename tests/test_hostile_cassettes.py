@@ -4,13 +4,12 @@ The tests replace each value of a cassette in each layout by many odd values, an
 everything that reads a cassette.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -21,9 +20,6 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.convert import convert, redact, repair
 from directmail_lab.share.audit import audit
 from directmail_lab.share.cassette_page import make_page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # The number of changed cassettes to try, drawn at random from about 5,000. With
 # DIRECTMAIL_TEST_HOSTILE=all, each is tried.
@@ -119,7 +115,6 @@ def in_lines() -> Iterator[str]:
 
 
 def in_yaml() -> Iterator[str]:
-    """Yield cassettes in YAML as another program may write them."""
     document = {"version": 1, "recording": ABOUT, "interactions": [INTERACTION]}
     for text in changed(document, [*ODD_JSON, *ODD_YAML]):
         yield f"# not JSON\n{text}\n"
@@ -185,10 +180,7 @@ def failures(layout: str, entry_points: list[str], most: int | None) -> tuple[in
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_odd_value_in_a_cassette_gives_a_result_or_our_error(
-    layout: str, connected: object
-) -> None:
-    """A value may have another type, be out of range, truncated, nested, too long, or missing."""
+def test_an_odd_value_in_a_cassette_gives_a_result_or_our_error(layout, connected):
     names = [name for name in ENTRY_POINTS if layout != "har" or name.startswith("to ")]
     tried, found = failures(layout, names, TRIED)
 

@@ -1,10 +1,6 @@
 """One interaction in full: redacted, limited in length, and escaped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import NOON, answered, get, recorded
@@ -14,14 +10,8 @@ from directmail_lab.exchange.values import Interaction
 from directmail_lab.questions.interaction_view import InteractionView
 from directmail_lab.questions.interactions import interactions
 
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
 
-    from directmail_lab.sessions.session import Session
-
-
-def test_the_view_of_a_long_interaction_is_truncated() -> None:
-    """Long addresses, headers and bodies are truncated, and the view says so."""
+def test_the_view_of_a_long_interaction_is_truncated():
     long = answered(get("/" + "a" * 100_000), '{"b": "' + "b" * 1_000_000 + '"}')
     many = tuple((f"X-{n}", "c" * 10_000) for n in range(1000))
     view = InteractionView(replace(long, response=replace(long.response, headers=many)))
@@ -35,7 +25,7 @@ def test_the_view_of_a_long_interaction_is_truncated() -> None:
     assert repr(view).count(" characters in all)") == 3
 
 
-def test_a_view_escapes_markup_and_control_characters() -> None:
+def test_a_view_escapes_markup_and_control_characters():
     hostile = "<script>\x1b[2J\x9b\u202e&"
     exchange = answered(replace(get("/" + hostile), body=hostile.encode()), hostile)
     headers = (("X-" + hostile, hostile),)
@@ -51,8 +41,7 @@ def test_a_view_escapes_markup_and_control_characters() -> None:
     assert {"\x1b", "\x9b", "\u202e"}.isdisjoint(repr(view) + view._repr_html_())
 
 
-def test_one_interaction_is_shown_readably() -> None:
-    """JSON is indented with readable letters, and a body that is not text shows its size."""
+def test_one_interaction_is_shown_readably():
     shown = repr(InteractionView(answered(body='{"name": "Z\\u00fcrich", "half": "\\ud800"}')))
 
     assert '"name": "Zürich",\n' in shown
@@ -61,7 +50,7 @@ def test_one_interaction_is_shown_readably() -> None:
     assert "(3 bytes, not text)" in InteractionView(answered(body=b"\xff\0\x85"))._repr_html_()
 
 
-def test_a_body_that_was_not_recorded_is_named_on_both_sides(tmp_path: Path) -> None:
+def test_a_body_that_was_not_recorded_is_named_on_both_sides(tmp_path):
     lost = missing_body(5000)
     exchange = answered(replace(get("/v1/file"), body=lost), lost)
     view = interactions(recorded(tmp_path / "tour.yaml", exchange), number=1)
@@ -69,11 +58,7 @@ def test_a_body_that_was_not_recorded_is_named_on_both_sides(tmp_path: Path) -> 
     assert repr(view).count("(not recorded: 5000 bytes)") == 2
 
 
-# -- all interactions --------------------------------------------------------------------------
-
-
-def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
-    """Each interaction is a row with typed columns, and the index is its number from 1."""
+def test_a_recording_is_shown_as_a_frame(tour):
     frame = interactions(tour)
 
     assert frame.dtypes.astype(str)[["at", "path", "bytes", "elapsed_s"]].tolist() == [
@@ -89,15 +74,13 @@ def test_a_recording_is_shown_as_a_frame(tour: Path) -> None:
     assert frame.attrs["problem"] is None
 
 
-def test_a_number_with_several_recordings_is_an_error(tour: Path) -> None:
+def test_a_number_with_several_recordings_is_an_error(tour):
     for several in (tour.parent, [tour, tour]):
         with pytest.raises(ValueError, match="Give one cassette"):
-            interactions(several, number=1)  # type: ignore[call-overload]
+            interactions(several, number=1)
 
 
-def test_a_dropped_body_does_not_look_like_an_empty_body(
-    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dropped_body_does_not_look_like_an_empty_body(service, live, monkeypatch):
     monkeypatch.setattr("directmail_lab.cassettes.memory._MAX_KEPT_BYTES", 8000)
     for size in (100, 3000):
         with service.fault(body="x" * size):

@@ -1,15 +1,13 @@
 """Several sessions at once, and one session in many threads: responses are never mixed up."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -19,9 +17,6 @@ from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.server.standin import StandIn, stand_in
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 THREADS = TASKS = 8
 WORKERS = range(THREADS + TASKS)
@@ -75,7 +70,7 @@ def services() -> Iterator[list[StandIn]]:
         ]
 
 
-def test_sessions_in_threads_and_tasks_do_not_mix_their_responses(services: list[StandIn]) -> None:
+def test_sessions_in_threads_and_tasks_do_not_mix_their_responses(services):
     sessions = [connected(service) for service in services]
     for mode in ("record", "replay"):
         for worker, session in enumerate(sessions):
@@ -102,7 +97,6 @@ def test_sessions_in_threads_and_tasks_do_not_mix_their_responses(services: list
 
 @pytest.fixture
 def items() -> Iterator[StandIn]:
-    """A service with a different response for each worker and round."""
     answers = [
         Fault(path=f"/v1/items/{worker:02}-{n:02}", body=f"[{worker}, {n}]")
         for worker, n in itertools.product(WORKERS, ROUNDS)
@@ -112,10 +106,7 @@ def items() -> Iterator[StandIn]:
 
 
 @pytest.mark.parametrize("record_mode", ["new_episodes", "all"])
-def test_one_session_used_by_many_gives_each_its_own_response(
-    items: StandIn, record_mode: str
-) -> None:
-    """After recording and replaying, the cassette and the readings have each response once."""
+def test_one_session_used_by_many_gives_each_its_own_response(items, record_mode):
     expected = {worker: [[worker, n] for n in ROUNDS] for worker in WORKERS}
     sources = {}
     with connected(items) as session:
@@ -136,7 +127,7 @@ def test_one_session_used_by_many_gives_each_its_own_response(
     assert sources["replay"] == ["replayed"] * len(bodies)
 
 
-def test_threads_that_read_while_record_is_run_again_lose_nothing(items: StandIn) -> None:
+def test_threads_that_read_while_record_is_run_again_lose_nothing(items):
     """As a cell does that is run again while a thread polls: each read is recorded, none raises."""
     paths = [f"/v1/items/{worker:02}-{n:02}" for worker, n in itertools.product(WORKERS, ROUNDS)]
     is_over = threading.Event()

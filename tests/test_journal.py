@@ -28,7 +28,6 @@ from cassette_samples import (
     paths_in,
     recorded,
 )
-from faulty_service import FaultyService
 from hypothesis import given, strategies as st
 from jupyter_client.manager import start_new_kernel
 
@@ -36,7 +35,7 @@ from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.journal import journal_of, parse_journal
 from directmail_lab.exchange.values import LEFT
-from directmail_lab.sessions.session import Session, open_cassette
+from directmail_lab.sessions.session import open_cassette
 
 TOUR = Path("cassettes/tour.yaml")
 
@@ -73,9 +72,7 @@ def run() -> Iterator[Callable[[str], str]]:
 
 
 @pytest.mark.slow
-def test_vcrpy_loads_the_whole_recording_after_each_cell(
-    run: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_vcrpy_loads_the_whole_recording_after_each_cell(run, tmp_path):
     """The journal has no more than the file then; a write on its way is folded once it is known."""
     path = tmp_path / "cassettes" / "tour.yaml"
     run(f"import os; os.makedirs({str(path.parent)!r}); os.chdir({str(tmp_path)!r})")
@@ -93,7 +90,7 @@ def test_vcrpy_loads_the_whole_recording_after_each_cell(
     assert run("dm.me(); dm.get('/v1/letters');") == line
 
 
-def test_a_fold_waits_for_a_write_on_its_way(tmp_path: Path) -> None:
+def test_a_fold_waits_for_a_write_on_its_way(tmp_path):
     """Its response replaces it in the journal."""
     path = tmp_path / "tour.yaml"
     with opened(path) as cassette:
@@ -108,9 +105,7 @@ def test_a_fold_waits_for_a_write_on_its_way(tmp_path: Path) -> None:
         assert known(path) == [('{"to": "Ann"}', 201), ("/1", 200)]
 
 
-def test_a_large_recording_is_folded_after_a_pause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_recording_is_folded_after_a_pause(tmp_path, monkeypatch):
     """Nobody waits for it at each cell. Its end folds it in any case."""
     monkeypatch.setattr("directmail_lab.cassettes.recorder._MOST_BYTES_FOLDED_AT_ONCE", 500)
     path = tmp_path / "tour.yaml"
@@ -134,7 +129,7 @@ def test_a_large_recording_is_folded_after_a_pause(
 # -- kills -----------------------------------------------------------------------------------------
 
 
-def test_a_journal_cut_at_any_byte_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_journal_cut_at_any_byte_has_all_that_was_acknowledged(tmp_path):
     """What a reader gets is what the recording had when the last whole record was written."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/0"), "old"), answered(get("/1")))
     part = journal_of(path)
@@ -167,9 +162,7 @@ def test_a_journal_cut_at_any_byte_has_all_that_was_acknowledged(tmp_path: Path)
 
 
 @pytest.mark.parametrize("file", ["tour.yaml", "tour.yaml.part"])
-def test_a_recording_may_end_while_a_reader_opens_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
-) -> None:
+def test_a_recording_may_end_while_a_reader_opens_its_files(tmp_path, monkeypatch, file):
     """The reader sees it whole, although the fold has replaced one file and removed the other."""
     path = tmp_path / "tour.yaml"
     cassette = opened(path)
@@ -197,7 +190,7 @@ def test_a_recording_may_end_while_a_reader_opens_its_files(
         )
     ).map(b"".join)
 )
-def test_any_bytes_are_a_journal_without_interactions(data: bytes) -> None:
+def test_any_bytes_are_a_journal_without_interactions(data):
     """A disk may have anything after a power cut, and a stranger's folder too."""
     assert parse_journal(data).interactions == []
 
@@ -205,9 +198,7 @@ def test_any_bytes_are_a_journal_without_interactions(data: bytes) -> None:
 @pytest.mark.slow
 @pytest.mark.posix("fork")
 @pytest.mark.parametrize("end", [Cassette.fold, Cassette.close])
-def test_a_kill_anywhere_in_a_fold_loses_nothing(
-    tmp_path: Path, end: Callable[[Cassette], object]
-) -> None:
+def test_a_kill_anywhere_in_a_fold_loses_nothing(tmp_path, end):
     """There is the old file or the new one at each line, and the journal beside it if needed."""
     new = [("/1", 200), ("/0", 201), ('{"to": "Ann"}', 201)]
     for stop in count(1, 3):
@@ -255,7 +246,7 @@ def killing_at(stop: int) -> Any:
 
 
 @pytest.mark.posix("fork")
-def test_what_a_kill_left_is_said_and_folded_by_a_repair(tmp_path: Path) -> None:
+def test_what_a_kill_left_is_said_and_folded_by_a_repair(tmp_path):
     """So is it by the next recording."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/0")))
     killed(path, lambda cassette: [cassette.record(answered(get(f"/{n}"))) for n in (1, 2)])
@@ -270,9 +261,7 @@ def test_what_a_kill_left_is_said_and_folded_by_a_repair(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("ends_by", ["", "sys.exit()", "del session; import gc; gc.collect()"])
-def test_a_recording_that_its_process_leaves_open_is_in_its_file(
-    service: FaultyService, tmp_path: Path, ends_by: str
-) -> None:
+def test_a_recording_that_its_process_leaves_open_is_in_its_file(service, tmp_path, ends_by):
     """Also the start of an open response. Else a second day would send the letter again."""
     script = f"""
 import sys
@@ -314,9 +303,7 @@ CHANGES: dict[str, Callable[[Path, bytes], object]] = {
 
 @pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_run_is_whole_in_its_file_whatever_another_program_does(
-    tmp_path: Path, change: str, folds: bool
-) -> None:
+def test_a_run_is_whole_in_its_file_whatever_another_program_does(tmp_path, change, folds):
     """A notice says so; what the other program left stays, but for what the run replaces."""
     path = tmp_path / "own" / "tour.yaml"
     notices: list[str] = []
@@ -343,7 +330,7 @@ def test_a_run_is_whole_in_its_file_whatever_another_program_does(
     assert [each.name for each in path.parent.iterdir()] == ["tour.yaml"]
 
 
-def test_a_file_that_is_no_cassette_any_more_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_no_cassette_any_more_stays_as_it_is(tmp_path):
     """The recording stays in the journal until the file can be read."""
     path = tmp_path / "tour.yaml"
     notices: list[str] = []
@@ -362,9 +349,7 @@ def test_a_file_that_is_no_cassette_any_more_stays_as_it_is(tmp_path: Path) -> N
 # -- the order, and what is still open -------------------------------------------------------------
 
 
-def test_responses_are_in_the_order_in_which_their_requests_began(
-    live: Session, service: FaultyService
-) -> None:
+def test_responses_are_in_the_order_in_which_their_requests_began(live, service):
     """Not in that of the ends of their bodies, even if the recording was folded between."""
     with live.record("tour"):
         with live.client.stream("GET", "/v1/users/me") as first:
@@ -380,9 +365,7 @@ def test_responses_are_in_the_order_in_which_their_requests_began(
     assert played == remaining
 
 
-def test_what_is_open_when_a_recording_ends_is_in_it_as_far_as_it_was_read(
-    live: Session, service: FaultyService
-) -> None:
+def test_what_is_open_when_a_recording_ends_is_in_it_as_far_as_it_was_read(live, service):
     """Its caller has its status. If the caller reads on, the whole response replaces it."""
     live._network.allow_writes = True  # type: ignore[union-attr]
     body = "x" * 200_000
@@ -409,7 +392,7 @@ def test_what_is_open_when_a_recording_ends_is_in_it_as_far_as_it_was_read(
 # -- headers ---------------------------------------------------------------------------------------
 
 
-def test_headers_are_recorded_as_they_came(live: Session, service: FaultyService) -> None:
+def test_headers_are_recorded_as_they_came(live, service):
     """With the case of their names, and the length of a body that was not sent or read."""
     with live.record("tour"):
         with service.fault(headers={"X-Odd-CASE": "é"}):
@@ -430,9 +413,7 @@ def test_headers_are_recorded_as_they_came(live: Session, service: FaultyService
 
 
 @pytest.mark.parametrize("coding", ["identity", "none", "utf-8", "aws-chunked", "something"])
-def test_a_harmless_content_encoding_is_recorded_as_it_came(
-    live: Session, service: FaultyService, coding: str
-) -> None:
+def test_a_harmless_content_encoding_is_recorded_as_it_came(live, service, coding):
     """httpx leaves such a body alone, and so does the recording."""
     with live.record("tour"), service.fault(headers={"Content-Encoding": coding}, body="x"):
         live.get("/v1/lists")

@@ -1,14 +1,11 @@
 """What our Jupyter server extension returns, to whom, and what it never returns."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import nbformat
@@ -20,9 +17,6 @@ import directmail_lab
 from directmail_lab import jupyter
 from directmail_lab.notebook.browser_data import Row
 from directmail_lab.share.tutorials import first_tutorial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow  # a Jupyter server starts
 
@@ -54,17 +48,13 @@ def call(server: Server, verb: str, name: str, **parameters: str) -> httpx.Respo
 
 @pytest.fixture
 def ask(server: Server) -> Ask:
-    """Send a request about a recording, with the token."""
     get_ = partial(call, server, "GET", "recording")
     return lambda path, request: get_(path=path, request=json.dumps(request))
 
 
 @pytest.mark.parametrize("method", ["GET recording", "POST explore", "POST tutorials"])
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "token wrong"}], ids=["no", "wrong"])
-def test_a_request_without_the_servers_token_gets_403(
-    server: Server, method: str, headers: dict[str, str]
-) -> None:
-    """The response reveals neither a file nor its contents, and no file is created."""
+def test_a_request_without_the_servers_token_gets_403(server, method, headers):
     verb, name = method.split()
     before = set(server.notebooks.iterdir())
     address = f"{server.url}/directmail-lab/{name}?path=cassettes/tour.yaml&request=1"
@@ -79,7 +69,7 @@ def test_a_request_without_the_servers_token_gets_403(
 
 
 @pytest.mark.parametrize("name", ["plugin.js", "browser.js", "browser.css"])
-def test_only_signed_in_users_get_the_front_end(server: Server, name: str) -> None:
+def test_only_signed_in_users_get_the_front_end(server, name):
     """Others are redirected to the login page."""
     address = f"{server.url}/directmail-lab/{name}"
     response = call(server, "GET", name)
@@ -90,8 +80,7 @@ def test_only_signed_in_users_get_the_front_end(server: Server, name: str) -> No
     assert httpx.get(address, timeout=60).status_code == 302
 
 
-def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
-    """A part has rows, or one interaction in full. An invalid request gets a sentence."""
+def test_a_recording_is_sent_in_parts(ask):
     part = ask("cassettes/tour.yaml", LIST | {"first": 29}).json()["response"]
     detail = ask("cassettes/tour.yaml", {"action": "detail", "number": 8}).json()
 
@@ -105,8 +94,7 @@ def test_a_recording_is_sent_in_parts(ask: Ask) -> None:
 
 
 @pytest.mark.posix("links")
-def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> None:
-    """A file that is outside, hidden, missing or not a file gets the same response."""
+def test_no_path_leads_out_of_the_servers_folder(server, ask):
     outside = server.home / "outside.yaml"
     recorded(outside, answered())
     recorded(server.notebooks / ".hidden" / "cassettes" / "tour.yaml", answered())
@@ -138,9 +126,7 @@ def test_no_path_leads_out_of_the_servers_folder(server: Server, ask: Ask) -> No
         ("broken.har", "{", 422),
     ],
 )
-def test_a_file_that_is_not_a_recording_gets_415_or_422(
-    server: Server, ask: Ask, name: str, text: str, status: int
-) -> None:
+def test_a_file_that_is_not_a_recording_gets_415_or_422(server, ask, name, text, status):
     """With 415 the front end opens the file as text. The error names the file, not its folder."""
     (server.notebooks / "cassettes" / name).write_text(text)
     response = ask(f"cassettes/{name}", LIST)
@@ -149,7 +135,7 @@ def test_a_file_that_is_not_a_recording_gets_415_or_422(
     assert str(server.home) not in response.text
 
 
-def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
+def test_a_change_of_the_file_is_seen(server, ask):
     """The server caches recordings, and must notice that a file changed."""
     path = server.notebooks / "grows.yaml"
     recorded(path, answered())
@@ -161,9 +147,7 @@ def test_a_change_of_the_file_is_seen(server: Server, ask: Ask) -> None:
     assert before["version"] != after["version"]
 
 
-def test_credentials_of_another_program_are_in_no_response_and_no_log(
-    server: Server, ask: Ask
-) -> None:
+def test_credentials_of_another_program_are_in_no_response_and_no_log(server, ask):
     """The log contains no value of a recording either, even at debug level."""
     request = replace(get("/v1/x"), headers=(("Authorization", f"Bearer {KEY}"),))
     body = f'{{"echo": "{KEY}", "name": "value-of-a-body"}}'
@@ -184,11 +168,8 @@ def test_credentials_of_another_program_are_in_no_response_and_no_log(
     assert not any(value in log for value in (KEY, "value-of-a-body"))
 
 
-def test_a_new_notebook_signs_in_records_and_opens_the_explorer(server: Server) -> None:
-    """The notebook is created in the folder on screen, and never replaces an existing one.
-
-    Each has a cassette of its own, so that two can be open at the same time.
-    """
+def test_a_new_notebook_signs_in_records_and_opens_the_explorer(server):
+    """Each has a cassette of its own, so that two can be open at the same time."""
     (server.notebooks / "mine").mkdir()
     paths = [call(server, "POST", "explore", folder="mine").json()["path"] for _ in range(2)]
     notebook = nbformat.read(server.notebooks / paths[1], 4)
@@ -206,9 +187,7 @@ def test_a_new_notebook_signs_in_records_and_opens_the_explorer(server: Server) 
 
 
 @pytest.mark.parametrize("folder", ["../above", ".hidden", "not-there", "cassettes/tour.yaml"])
-def test_a_notebook_is_not_created_in_an_outside_hidden_or_missing_folder(
-    server: Server, folder: str
-) -> None:
+def test_a_notebook_is_not_created_in_an_outside_hidden_or_missing_folder(server, folder):
     (server.notebooks / ".hidden").mkdir(exist_ok=True)
     response = call(server, "POST", "explore", folder=folder)
 
@@ -216,8 +195,7 @@ def test_a_notebook_is_not_created_in_an_outside_hidden_or_missing_folder(
     assert str(server.home) not in response.text
 
 
-def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
-    """If they exist already, the response says where."""
+def test_the_tutorials_are_copied_to_the_servers_folder(server):
     path = call(server, "POST", "tutorials").json()["path"]
 
     assert path == "directmail-lab-tutorials/notebooks/01-first-look.ipynb"
@@ -226,7 +204,7 @@ def test_the_tutorials_are_copied_to_the_servers_folder(server: Server) -> None:
 
 
 @pytest.mark.posix("links")
-def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
+def test_the_tutorials_are_not_copied_through_a_link(tmp_path):
     """A symlink could lead the copy out of the server's folder."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "root").mkdir()
@@ -237,7 +215,7 @@ def test_the_tutorials_are_not_copied_through_a_link(tmp_path: Path) -> None:
     assert not list((tmp_path / "outside").iterdir())
 
 
-def test_the_labextension_is_of_this_version() -> None:
+def test_the_labextension_is_of_this_version():
     package = Path(jupyter.__path__[0], "labextension", "package.json")
 
     assert json.loads(package.read_text())["version"] == directmail_lab.__version__

@@ -367,7 +367,7 @@ def served(haul: Haul) -> None:
 
 
 @pytest.mark.slow
-def test_no_output_contains_the_key(service: FaultyService, haul: Haul) -> None:
+def test_no_output_contains_the_key(service, haul):
     """Files, logs, errors with the locals of our frames, reprs and pickles are all decoded."""
     drive(service, haul)
 
@@ -402,9 +402,7 @@ def ended(service: FaultyService, haul: Haul, end: Callable[[Any], object]) -> l
 @pytest.mark.parametrize(
     "end", rest_slow([Session.close, lambda _: dm.logout(), make_current, replace])
 )
-def test_recordings_outlive_their_session_without_the_key(
-    service: FaultyService, haul: Haul, end: Callable[[Any], object]
-) -> None:
+def test_recordings_outlive_their_session_without_the_key(service, haul, end):
     """The session may be closed, logged out, dropped or replaced, during a response too."""
     kept, played = ended(service, haul, end)
     make_current(None)
@@ -419,9 +417,7 @@ def test_recordings_outlive_their_session_without_the_key(
 
 
 @pytest.mark.parametrize("mode", ["replay", "record"])
-def test_another_programs_credentials_are_neither_replayed_nor_shown(
-    service: FaultyService, haul: Haul, mode: str
-) -> None:
+def test_another_programs_credentials_are_neither_replayed_nor_shown(service, haul, mode):
     """The caller gets stand-ins for the cookie and the token, and its requests match with them."""
     base, path = service.base_url, Path("foreign.yaml")
     basic = base64.b64encode(f"{UNKNOWN}:".encode()).decode()

@@ -3,8 +3,6 @@
 `.ci/run` runs the same suite, `light/replaying.py`, where these packages are not installed.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib
@@ -24,14 +22,12 @@ def dependencies() -> list[str]:
     return needed
 
 
-def test_the_guides_requirements_are_those_of_the_package() -> None:
-    """Each line of the guide is a dependency of the package, with the same bounds."""
+def test_the_guides_requirements_are_those_of_the_package():
     assert set() < set(LINES.splitlines()) < set(dependencies())
 
 
 @pytest.mark.slow
-def test_a_suite_replays_without_the_other_packages(pytester: pytest.Pytester) -> None:
-    """A suite replays where only the guide's requirements can be imported."""
+def test_a_suite_replays_without_the_other_packages(pytester):
     shutil.copytree(Path(__file__).parent / "light", pytester.path, dirs_exist_ok=True)
     names = [re.split("[<>=]", line)[0] for line in {*dependencies()} - {*LINES.splitlines()}]
     blocked = [name.replace("-", "_") for name in names if name != "certifi"]  # httpx needs it

@@ -1,19 +1,13 @@
 """While a session has a key, no log handler gets to see it."""
 
-from __future__ import annotations
-
 import base64
 import logging
-from typing import TYPE_CHECKING
 
 import pytest
 from key_search import traces
 
 from directmail_lab.redaction import PLACEHOLDER, Redactor
 from directmail_lab.redaction.logs import GUARDED_LOGGERS, guard_logs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 OTHER = "dm_test_Zq4Rw8sDk2Lm6Np0Vx3Bt7Gh5Jc1"
@@ -28,7 +22,7 @@ def logger(caplog: pytest.LogCaptureFixture) -> logging.Logger:
 
 
 @pytest.mark.parametrize("name", GUARDED_LOGGERS)
-def test_each_logger_is_guarded(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_logger_is_guarded(name, caplog):
     logging.getLogger(name)
     end = guard_logs(Redactor([KEY]).text)
     with caplog.at_level(logging.DEBUG, name):
@@ -62,12 +56,7 @@ def failing(logger: logging.Logger) -> None:
         (failing, f"ValueError: {PLACEHOLDER} {PLACEHOLDER}"),
     ],
 )
-def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
-    log: Callable[[logging.Logger], None],
-    shown: str,
-    logger: logging.Logger,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(log, shown, logger, caplog):
     ends = guard_logs(Redactor([OTHER]).text), guard_logs(Redactor([KEY]).text)
     log(logger)
     for end in ends:
@@ -78,9 +67,7 @@ def test_whatever_is_logged_is_redacted_by_every_session_that_is_open(
     assert [traces(written.encode(), key) for key in (KEY, OTHER)] == [[], []]
 
 
-def test_a_session_that_ends_removes_only_its_own_log_guard(
-    logger: logging.Logger, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_session_that_ends_removes_only_its_own_log_guard(logger, caplog):
     before = list(logger.filters)
     end_first, end_second = guard_logs(Redactor([KEY]).text), guard_logs(Redactor([OTHER]).text)
     shown = repr([logger.filters, *map(vars, logging.getLogger("httpx").filters)])

@@ -1,14 +1,13 @@
 """The sign-in form without a browser: what it receives, does, shows and keeps."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from test_credentials import MemoryKeyring
@@ -19,14 +18,8 @@ from directmail_lab.cassettes import Cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.notebook.login import LoginWidget, SignInRequest, explain, login
+from directmail_lab.server.standin import StandIn
 from directmail_lab.sessions import current
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.server.standin import StandIn
 
 TYPED = ("address", "key", "remember")
 SECRET = "k-7Qf2-not-to-be-seen"
@@ -53,7 +46,6 @@ class Page:
 
 @pytest.fixture
 def show(service: StandIn) -> Callable[..., Page]:
-    """Show a form with these options on a page."""
     return lambda **options: Page(service, **options)
 
 
@@ -66,15 +58,11 @@ def as_in_jupyter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def page(show: Callable[..., Page]) -> Page:
-    """A page with a form."""
     return show()
 
 
-def test_signing_in_opens_the_current_session(page: Page) -> None:
-    """The form shows the user and the remaining allowance. Its request is the session's first.
-
-    The key may be pasted with the colon that curl needs.
-    """
+def test_signing_in_opens_the_current_session(page):
+    """The key may be pasted with the colon that curl needs."""
     before = page.send("hello")
     account = page.sign_in(key=f"{page.defaults['key']}:")["account"]
     dm.get("/v1/lists")
@@ -103,16 +91,7 @@ def test_signing_in_opens_the_current_session(page: Page) -> None:
         ({}, {"latency_s": 1.0}, "address", "did not respond in time"),
     ],
 )
-def test_a_problem_is_shown_at_its_field(
-    show: Callable[..., Page],
-    service: FaultyService,
-    tmp_path: Path,
-    typed: dict[str, str],
-    fault: dict[str, Any],
-    field: str,
-    words: str,
-) -> None:
-    """The problem is in plain words without the key, and nothing was written."""
+def test_a_problem_is_shown_at_its_field(show, service, tmp_path, typed, fault, field, words):
     page = show(options={"timeout_s": 0.5})
     with service.fault(**fault):
         state = page.sign_in(**{"key": SECRET} | typed)
@@ -126,7 +105,7 @@ def test_a_problem_is_shown_at_its_field(
     assert not list(tmp_path.rglob("*.yaml"))
 
 
-def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
+def test_an_unexpected_error_is_reported_without_its_own_text():
     """The error's own text may contain anything, also the key."""
     problem = explain(ZeroDivisionError(f"of {SECRET}"))
 
@@ -135,7 +114,7 @@ def test_an_unexpected_error_is_reported_without_its_own_text() -> None:
     assert "(KeyboardInterrupt)" in explain(KeyboardInterrupt())["text"]
 
 
-def test_a_failed_sign_in_keeps_the_session_and_signing_out_ends_it(page: Page) -> None:
+def test_a_failed_sign_in_keeps_the_session_and_signing_out_ends_it(page):
     page.sign_in()
     opened = dm.session()
     page.sign_in(key="wrong")
@@ -150,7 +129,7 @@ def test_a_failed_sign_in_keeps_the_session_and_signing_out_ends_it(page: Page) 
         dm.session()
 
 
-def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page) -> None:
+def test_the_form_says_when_its_session_is_no_longer_the_current_one(page):
     """A cell that logs out or connects also changes the form; a replay keeps the session."""
     page.sign_in()
     dm.logout()
@@ -166,7 +145,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page: Page)
     assert page.received[-1]["notice"] == "Signed out: another session is the current one."
 
 
-def test_running_the_cell_again_shows_who_is_signed_in(show: Callable[..., Page]) -> None:
+def test_running_the_cell_again_shows_who_is_signed_in(show):
     """A form with other options asks again, and says that a session is open."""
     show().sign_in()
     again = show().send("hello")
@@ -190,9 +169,7 @@ def tour(service: StandIn) -> Path:
     return path
 
 
-def test_signing_in_records_what_was_replayed_without_a_key(
-    page: Page, service: StandIn, tour: Path
-) -> None:
+def test_signing_in_records_what_was_replayed_without_a_key(page, service, tour):
     """A reader signs in below `dm.record`, and goes on in the same notebook as its author."""
     dm.record("tour")
     dm.me()
@@ -209,9 +186,7 @@ def test_signing_in_records_what_was_replayed_without_a_key(
 
 
 @pytest.mark.parametrize("left", ["replay", "block"])
-def test_signing_in_after_another_mode_records_nothing(
-    page: Page, service: StandIn, tour: Path, left: str
-) -> None:
+def test_signing_in_after_another_mode_records_nothing(page, service, tour, left):
     """The notebook replays on purpose, or the block that records has ended."""
     before = tour.read_bytes()
     with dm.record("tour"):
@@ -225,9 +200,7 @@ def test_signing_in_after_another_mode_records_nothing(
     assert tour.read_bytes() == before
 
 
-def test_a_recording_that_cannot_begin_is_told_and_the_sign_in_succeeds(
-    page: Page, tour: Path
-) -> None:
+def test_a_recording_that_cannot_begin_is_told_and_the_sign_in_succeeds(page, tour):
     """Another kernel records to the same cassette."""
     dm.record("tour")
     with Cassette("tour", record_mode="any"):
@@ -237,9 +210,7 @@ def test_a_recording_that_cannot_begin_is_told_and_the_sign_in_succeeds(
     assert dm.session().mode == "live"
 
 
-def test_the_regions_are_offered(
-    show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_regions_are_offered(show, monkeypatch):
     """If the regions are invalid, the address can still be typed."""
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "us=https://us.example.com")
     choices = show(address="us").send("hello")["choices"]
@@ -252,10 +223,7 @@ def test_the_regions_are_offered(
     assert "would send the key unencrypted" in bad["problem"]["text"]
 
 
-def test_the_form_is_filled_in_from_the_environment(
-    page: Page, service: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One click signs in, and the form says where the key comes from."""
+def test_the_form_is_filled_in_from_the_environment(page, service, monkeypatch):
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
     choices = page.send("hello")["choices"]
@@ -268,19 +236,13 @@ def test_the_form_is_filled_in_from_the_environment(
 
 @pytest.fixture
 def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
-    """The contents of the operating system's keyring."""
     ring = MemoryKeyring()
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: ring))
     return ring.kept
 
 
-def test_a_key_is_remembered_on_request_until_one_signs_out(
-    show: Callable[..., Page], service: StandIn, keyring: dict[tuple[str, str], str]
-) -> None:
-    """The box in the form stores the key in the keyring, unless the service refuses it.
-
-    The address is a stand-in's, which has another one tomorrow, so it is not remembered.
-    """
+def test_a_key_is_remembered_on_request_until_one_signs_out(show, service, keyring):
+    """A stand-in has another address tomorrow, so its address is not remembered."""
     page = show(address=service.base_url)
     offered = page.send("hello")["choices"]
     page.sign_in(key="wrong", remember="yes")
@@ -318,16 +280,14 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("member", ["data", "user"])
-def test_the_form_finds_the_name_in_a_wrapped_record(member: str) -> None:
+def test_the_form_finds_the_name_in_a_wrapped_record(member):
     """The service's document does not show the record's form."""
     with dm.stand_in(user={member: {"id": 7, "full_name": "Ann"}}) as service:
         assert Page(service).sign_in()["account"]["title"] == "Signed in as Ann"
 
 
 @pytest.mark.usefixtures("keyring", "as_in_jupyter")
-def test_after_a_restart_the_remembered_key_and_address_sign_in(
-    show: Callable[..., Page], elsewhere: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_restart_the_remembered_key_and_address_sign_in(show, elsewhere, monkeypatch):
     """One click signs in and says as whom, and the calls need no click; logging out ends that."""
     show().sign_in(remember="yes")
     restart(monkeypatch)
@@ -354,9 +314,7 @@ def test_after_a_restart_the_remembered_key_and_address_sign_in(
 
 
 @pytest.mark.usefixtures("keyring", "as_in_jupyter")
-def test_on_day_two_the_cells_below_the_form_need_no_click(
-    show: Callable[..., Page], service: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_day_two_the_cells_below_the_form_need_no_click(show, service, monkeypatch):
     """Run All opens the session that the form asks for, with its options, and the form shows it."""
     show().sign_in(remember="yes")
     restart(monkeypatch)
@@ -370,16 +328,8 @@ def test_on_day_two_the_cells_below_the_form_need_no_click(
     assert sent[-1]["account"] == {"title": "Signed in", "detail": service.base_url}
 
 
-def test_two_accounts_at_one_address_have_two_keys(
-    show: Callable[..., Page],
-    elsewhere: StandIn,
-    keyring: dict[tuple[str, str], str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each has a name in the regions. The form and `connect` find the key by the name.
-
-    Without a name, it is that of the account that is remembered.
-    """
+def test_two_accounts_at_one_address_have_two_keys(show, elsewhere, keyring, monkeypatch):
+    """Without a name, the key is that of the account that is remembered."""
     regions = f"ours={elsewhere.base_url},theirs={elsewhere.base_url}"
     monkeypatch.setenv("DIRECTMAIL_REGIONS", regions)
     page = show()
@@ -397,10 +347,7 @@ def test_two_accounts_at_one_address_have_two_keys(
     assert keyring == {}
 
 
-def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
-    show: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sign-in succeeds, and the key is not written to a plain file instead."""
+def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(show, monkeypatch):
     fail = types.SimpleNamespace(priority=0)
     monkeypatch.setitem(sys.modules, "keyring", types.SimpleNamespace(get_keyring=lambda: fail))
     page = show()
@@ -411,8 +358,7 @@ def test_a_key_that_no_keyring_stores_is_reported_after_signing_in(
     assert "No keyring works on this machine" in account["note"]
 
 
-def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
-    """The key is not in its state, repr, attributes or messages, and no trait names the user."""
+def test_no_form_shows_or_keeps_the_key(page, service):
     form = page.form
     before = form.get_state()
     parts = [text.encode() for text in (service.base_url, service.api_key, "")]
@@ -429,9 +375,7 @@ def test_no_form_shows_or_keeps_the_key(page: Page, service: StandIn) -> None:
         pickle.dumps(form)
 
 
-def test_login_asks_two_questions_at_a_terminal(
-    service: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_login_asks_two_questions_at_a_terminal(service, monkeypatch, capsys):
     """Plain Python has no form, so `login` asks for the address and, hidden, for the key."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda _: service.base_url)
@@ -443,9 +387,7 @@ def test_login_asks_two_questions_at_a_terminal(
     assert session is dm.session()
 
 
-def test_login_in_a_script_without_a_terminal_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_login_in_a_script_without_a_terminal_says_what_to_do(monkeypatch):
     """A script without a terminal must not hang."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
     with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):

@@ -3,15 +3,14 @@
 `.ci/run` runs this module and others on a disk with Windows' rules: see `machines/disk.py`.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cassette_samples import answered, get, recorded
@@ -20,11 +19,6 @@ import directmail_lab as dm
 from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, Policy, read_cassette
 from directmail_lab.display import shell_word, utc_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from directmail_lab.sessions.session import Session
 
 IS_WINDOWS_DISK = os.environ.get("TEST_DISK") == "windows"
 
@@ -49,7 +43,6 @@ def in_use(path: Path, *, times: float = float("inf")) -> Iterator[None]:
 
 
 def record_again(path: Path) -> list[str]:
-    """Record a cassette anew, and return the notices."""
     notices: list[str] = []
     cassette = Cassette(path, record_mode="all", policy=Policy(), notice=notices.append)
     cassette.record(answered(get("/v1/users/me"), body="new"))
@@ -64,7 +57,7 @@ def has_new_alone(path: Path) -> bool:
     )
 
 
-def test_a_cassette_that_another_program_has_open_is_rewritten_later(tmp_path: Path) -> None:
+def test_a_cassette_that_another_program_has_open_is_rewritten_later(tmp_path):
     """The recording stays in its journal, and the next one folds it."""
     old = recorded(tmp_path / "tour.yaml", answered(body="old"))
     with in_use(old):
@@ -79,7 +72,7 @@ def test_a_cassette_that_another_program_has_open_is_rewritten_later(tmp_path: P
 
 
 @pytest.mark.skipif(IS_WINDOWS_DISK, reason="a real file stays open for as long as it is open")
-def test_a_cassette_is_replaced_as_soon_as_it_is_closed(tmp_path: Path) -> None:
+def test_a_cassette_is_replaced_as_soon_as_it_is_closed(tmp_path):
     """A virus scanner or a viewer may have the file open for a moment."""
     old = recorded(tmp_path / "tour.yaml", answered(body="old"))
     with in_use(old, times=3):
@@ -88,7 +81,7 @@ def test_a_cassette_is_replaced_as_soon_as_it_is_closed(tmp_path: Path) -> None:
     assert has_new_alone(old)
 
 
-def test_regions_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+def test_regions_may_begin_with_a_byte_order_mark(tmp_path):
     """Editors on Windows write one."""
     path = tmp_path / "config" / "directmail-lab" / "regions.toml"
     path.parent.mkdir(parents=True)
@@ -97,7 +90,7 @@ def test_regions_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert settings.configured_regions() == {"eu": "https://eu.example.com"}
 
 
-def test_a_session_needs_no_home_folder(monkeypatch: pytest.MonkeyPatch, live: Session) -> None:
+def test_a_session_needs_no_home_folder(monkeypatch, live):
     """Some containers run with a user id that the system does not know, and without HOME."""
 
     def no_home(*_: object, **__: object) -> Path:
@@ -113,12 +106,12 @@ def test_a_session_needs_no_home_folder(monkeypatch: pytest.MonkeyPatch, live: S
 
 
 @pytest.mark.parametrize("seconds", [-62_000_000_000.5, -1.0, 0.1, 1.7e9 + 1 / 3, 200_000_000_000])
-def test_times_are_those_of_the_usual_function(seconds: float) -> None:
+def test_times_are_those_of_the_usual_function(seconds):
     """Years before 1970 and after 3000 are shown on Windows too."""
     assert utc_time(seconds) == datetime.fromtimestamp(seconds, UTC)
 
 
-def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch):
     """The shells of Windows know no single quotes."""
     shown = []
     for name in ("posix", "nt"):
@@ -129,7 +122,7 @@ def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("connected")
-def test_get_many_waits_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_many_waits_in_steps(monkeypatch):
     """On Windows before Python 3.14, Ctrl-C does not end a wait without a timeout."""
 
     def in_steps(futures: Any, timeout: float | None, return_when: str) -> Any:

@@ -1,38 +1,31 @@
 """The modes of a session, as statements, blocks and decorators, and their options."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.files import write_cassette
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session, bind_to_test, key_of
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.exchange.values import Interaction
-
 TOUR = Path("cassettes/tour.yaml")
 
 
-def test_a_mode_decorates_a_function(live: Session) -> None:
+def test_a_mode_decorates_a_function(live):
     @live.record("tour")
     def ask(path: str) -> str:
-        """Ask."""
         live.get(path)
         return live.mode
 
@@ -50,7 +43,7 @@ def test_a_mode_decorates_a_function(live: Session) -> None:
     ]
 
 
-def test_a_replayed_response_is_read_as_a_sent_one_is(live: Session) -> None:
+def test_a_replayed_response_is_read_as_a_sent_one_is(live):
     with live.record("tour"):
         sent = live.client.get("/v1/users/me")
     live.replay("tour")
@@ -66,7 +59,7 @@ def test_a_replayed_response_is_read_as_a_sent_one_is(live: Session) -> None:
             next(response.iter_raw())
 
 
-def test_the_body_of_a_replayed_stream_is_not_there_before_it_is_read(live: Session) -> None:
+def test_the_body_of_a_replayed_stream_is_not_there_before_it_is_read(live):
     """Else a test would pass in a replay alone."""
     with live.record("tour"):
         live.client.get("/v1/users/me")
@@ -79,7 +72,7 @@ def test_the_body_of_a_replayed_stream_is_not_there_before_it_is_read(live: Sess
     assert b"".join(parts).startswith(b"{")
 
 
-def test_a_mode_refuses_to_decorate_a_generator(live: Session) -> None:
+def test_a_mode_refuses_to_decorate_a_generator(live):
     """It would run live: its body runs after the call has returned."""
 
     def yields() -> Iterator[int]:
@@ -93,9 +86,7 @@ def test_a_mode_refuses_to_decorate_a_generator(live: Session) -> None:
             live.live()(function)
 
 
-def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
-    service: FaultyService,
-) -> None:
+def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(service):
     """The function may be decorated before any session is open."""
 
     @dm.replay("first-look")
@@ -109,9 +100,7 @@ def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(
     assert live.mode == "live"
 
 
-def test_concurrent_calls_of_a_decorated_function_share_the_mode(
-    live: Session, service: FaultyService
-) -> None:
+def test_concurrent_calls_of_a_decorated_function_share_the_mode(live, service):
     """The first call that ends must not end the mode of the others: a replay would go live."""
 
     async def ask(turn: int) -> None:
@@ -128,9 +117,7 @@ def test_concurrent_calls_of_a_decorated_function_share_the_mode(
     assert service.requests.total() == len(read_cassette(TOUR)) == 3
 
 
-def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(
-    live: Session,
-) -> None:
+def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(live):
     with live.record("tour"):
         live.me()
     live.record("tour", record_mode="all")(live.me)
@@ -138,7 +125,7 @@ def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(
     assert len(read_cassette(TOUR)) == 1
 
 
-def test_the_repr_of_a_mode_shows_its_file(live: Session) -> None:
+def test_the_repr_of_a_mode_shows_its_file(live):
     """A name may be found in several folders, so the path is shown; packaged files have none."""
     (Path("cassettes")).mkdir()
     recording = repr(live.record("tour"))
@@ -154,7 +141,7 @@ def test_the_repr_of_a_mode_shows_its_file(live: Session) -> None:
     assert repr(live.live()) == f"Live at {live.base_url}"
 
 
-def test_match_on_takes_names_or_functions_as_in_vcrpy(connected: Session) -> None:
+def test_match_on_takes_names_or_functions_as_in_vcrpy(connected):
     with dm.record("tour"):
         dm.get("/v1/lists", params={"page": 1})
     with dm.record("tour", record_mode="any", match_on=["method", "path"]):
@@ -167,7 +154,7 @@ def test_match_on_takes_names_or_functions_as_in_vcrpy(connected: Session) -> No
         dm.me()
 
 
-def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -> None:
+def test_record_mode_none_redacts_a_request_before_comparing_it(live):
     params = {"email": "reader@example.org"}
     with live.record("tour", redact=["personal"]):
         live.get("/v1/lists", params=params)
@@ -183,9 +170,8 @@ def test_record_mode_none_redacts_a_request_before_comparing_it(live: Session) -
 # -- before_record -----------------------------------------------------------------------------
 
 
-def test_redaction_follows_the_changes_and_omissions_of_before_record(connected: Session) -> None:
+def test_redaction_follows_the_changes_and_omissions_of_before_record(connected):
     key = key_of(connected)
-    assert key is not None
 
     def hook(interaction: Interaction) -> Interaction | None:
         if interaction.request.uri.endswith("/v1/lists"):
@@ -205,7 +191,7 @@ def test_redaction_follows_the_changes_and_omissions_of_before_record(connected:
     assert ("Content-Length", str(len(written.response.body))) in written.response.headers
 
 
-def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: FaultyService) -> None:
+def test_an_attempt_that_is_left_out_is_not_counted(live, service):
     with live.record("tour", before_record=lambda it: it if it.response.status < 500 else None):
         live.get("/v1/lists")
         with service.fault(status=503, times=1):
@@ -224,10 +210,7 @@ def test_an_attempt_that_is_left_out_is_not_counted(live: Session, service: Faul
         (lambda it: replace(it, request=replace(it.request, headers={})), ".*in a tuple"),
     ],
 )
-def test_before_record_that_fails_says_so_and_loses_no_response(
-    live: Session, hook: Any, problem: str
-) -> None:
-    """The request was sent, so the session keeps the response, but nothing is recorded."""
+def test_before_record_that_fails_says_so_and_loses_no_response(live, hook, problem):
     with (
         live.record("tour", before_record=hook),
         pytest.raises(dm.errors.CassetteError, match=f"^before_record {problem}") as caught,
@@ -254,17 +237,14 @@ def recorded(service: FaultyService) -> Path:
 
 
 def day_of(path: Path) -> str:
-    """Return the day of a cassette's recording, as the package shows it."""
     (at, *_) = [each.recorded_at for each in read_cassette(path)]
-    assert at is not None
     return f"{at.day} {at:%B %Y}"
 
 
 @pytest.mark.parametrize("mode", ["update", "all", "new_episodes", "any", "once"])
 def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
-    recorded: Path, service: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A statement, a block and a decorator print the line; the decorator prints it once."""
+    recorded, service, mode, capsys
+):
     before, sent = recorded.read_bytes(), service.requests.total()
 
     def ask() -> str:
@@ -287,9 +267,7 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
     assert (recorded.read_bytes(), service.requests.total()) == (before, sent)
 
 
-def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
-    recorded: Path, service: FaultyService
-) -> None:
+def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(recorded, service):
     for name in ("tours", "first-look", "no/such"):
         problem = f"^There is no key, and no cassette '{name}'"
         with pytest.raises(dm.errors.NotConnectedError, match=problem):
@@ -304,9 +282,7 @@ def test_record_without_a_key_raises_if_no_cassette_may_be_replayed_instead(
         dm.record("tour")
 
 
-def test_a_recording_continues_once_a_key_is_found(
-    recorded: Path, service: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_continues_once_a_key_is_found(recorded, service, monkeypatch):
     dm.record("tour")
     assert (dm.session().mode, key_of(dm.session())) == ("replay", None)
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
@@ -320,9 +296,7 @@ def test_a_recording_continues_once_a_key_is_found(
     assert len(read_cassette(recorded)) == 3
 
 
-def test_a_second_author_in_another_region_continues_the_recording(
-    recorded: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_author_in_another_region_continues_the_recording(recorded, capsys):
     """In a mode that adds, the first author's recording is replayed below the other address."""
     with stand_in() as region:
         dm.connect(region.base_url, region.api_key)
@@ -340,7 +314,7 @@ def test_a_second_author_in_another_region_continues_the_recording(
     assert "(3 interactions)" in capsys.readouterr().err
 
 
-def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> None:
+def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded):
     """The warning points to the caller's line. A deliberate replay does not warn."""
     dm.record("tour")
     with pytest.warns(UserWarning, match="^Nothing was sent: this POST is replayed") as caught:
@@ -351,7 +325,7 @@ def test_a_write_that_is_replayed_for_want_of_a_key_warns(recorded: Path) -> Non
     assert [each.filename for each in caught] == [__file__]
 
 
-def test_the_error_for_an_unrecorded_request_mentions_before_record(recorded: Path) -> None:
+def test_the_error_for_an_unrecorded_request_mentions_before_record(recorded):
     dm.record("tour", before_record=lambda interaction: interaction)
     with pytest.raises(dm.errors.NotRecordedError, match="is not in cassette 'tour'") as caught:
         dm.get("/v1/lists")
@@ -360,7 +334,7 @@ def test_the_error_for_an_unrecorded_request_mentions_before_record(recorded: Pa
     assert "before_record leaves it out" in caught.value.advice
 
 
-def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -> None:
+def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded):
     date = f"recorded on {day_of(recorded)}"
     dm.replay("tour")
     record, limits = dm.me(), dm.rate_limits()
@@ -385,9 +359,7 @@ def test_replayed_data_is_shown_with_the_date_of_its_recording(recorded: Path) -
         lambda: dm.session().record("locked"),
     ],
 )
-def test_no_write_is_sent_after_a_change_of_mode_that_failed(
-    service: FaultyService, fails: Callable[[], object]
-) -> None:
+def test_no_write_is_sent_after_a_change_of_mode_that_failed(service, fails):
     """A mailing must not go out unrecorded. Reads are sent, and a change that succeeds ends it."""
     dm.connect(service.base_url, service.api_key, allow_writes=True)
     other = Session(service.base_url, service.api_key)
@@ -408,9 +380,7 @@ def test_no_write_is_sent_after_a_change_of_mode_that_failed(
     assert (before, dm.post("/v1/letters").status_code) == (0, 201)
 
 
-def test_a_run_that_must_be_live_needs_a_key(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch, service: FaultyService
-) -> None:
+def test_a_run_that_must_be_live_needs_a_key(recorded, monkeypatch, service):
     """The environment asks for it in a notebook that stays unchanged, or lets a reader replay."""
     said = r"no key.*must be live.*DIRECTMAIL_LIVE=0"
     with pytest.raises(dm.errors.NotConnectedError, match=said):
@@ -446,9 +416,7 @@ def a_damaged_cassette() -> None:
     ],
     ids=["without a key", "damaged", "no such name", "in a replay"],
 )
-def test_no_write_is_sent_after_a_sign_in_until_the_failed_recording_is_run_again(
-    service: FaultyService, fails: Callable[[], object]
-) -> None:
+def test_no_write_is_sent_after_a_sign_in_until_the_failed_recording_is_run_again(service, fails):
     """Run All stops there. After the sign-in, the cells below would send a mailing unrecorded."""
     with pytest.raises(dm.DirectMailLabError):
         fails()
@@ -469,7 +437,6 @@ def test_no_write_is_sent_after_a_sign_in_until_the_failed_recording_is_run_agai
 
 
 def aged(path: Path, hours: float, *titles: str) -> None:
-    """Make the recorded responses to these requests older."""
     recording = read_cassette(path)
     parts = [
         replace(each, recorded_at=each.recorded_at and each.recorded_at - timedelta(hours=hours))
@@ -482,13 +449,8 @@ def aged(path: Path, hours: float, *titles: str) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_is_younger_than_max_age_is_replayed_and_the_rest_is_sent(
-    recorded: Path,
-    service: FaultyService,
-    is_async: bool,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The new response replaces the old one. The end of the recording says how many there were."""
-
+    recorded, service, is_async, caplog
+):
     def ask(session: Session, path: str) -> int:
         got = asyncio.run(session.async_client.get(path)) if is_async else session.get(path)
         return got.status_code
@@ -515,7 +477,7 @@ def test_what_is_younger_than_max_age_is_replayed_and_the_rest_is_sent(
     assert [each.request.uri[-5:] for each in read_cassette(TOUR)].count("lists") == 1
 
 
-def test_max_age_changes_nothing_for_a_write(recorded: Path, service: FaultyService) -> None:
+def test_max_age_changes_nothing_for_a_write(recorded, service):
     other = Session(service.base_url, service.api_key, allow_writes=True)
     before = service.requests["POST /v1/letters"]
     with other, other.record("tour", max_age="1 week") as session:
@@ -527,7 +489,7 @@ def test_max_age_changes_nothing_for_a_write(recorded: Path, service: FaultyServ
             assert service.requests["POST /v1/letters"] == before + count
 
 
-def test_max_age_without_a_key_replays_all(recorded: Path) -> None:
+def test_max_age_without_a_key_replays_all(recorded):
     aged(TOUR, 99, "GET me")
     dm.record("tour", max_age="1 hour")
 
@@ -546,9 +508,7 @@ ALONE = "neither live=True, nor"
         ({"max_age": "1 day", "record_mode": "all"}, ALONE),
     ],
 )
-def test_an_age_that_is_none_or_not_alone_changes_nothing(
-    live: Session, options: dict[str, Any], said: str
-) -> None:
+def test_an_age_that_is_none_or_not_alone_changes_nothing(live, options, said):
     for record in (live.record, dm.record)[: 2 if said == AGE else 1]:
         with pytest.raises(ValueError, match=said):
             record("tour", **options)

@@ -1,12 +1,11 @@
 """The live monitor without a browser: what it shows, how often, and how it ends."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from reading_samples import reading as sample
@@ -16,13 +15,7 @@ from directmail_lab.cassettes import RawInteraction, SessionRecording
 from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
-from directmail_lab.sessions.session import allowances_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from directmail_lab.server.standin import StandIn
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session, allowances_of
 
 WAIT_S = 10.0
 NO_MESSAGES = RawInteraction("", (), b"", (), "", None)
@@ -33,7 +26,6 @@ def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/us
 
 
 def history(readings: Iterable[Reading]) -> History:
-    """Return the history of a recording with these readings."""
     recording = SessionRecording("this session", "https://api.example.test")
     for each in readings:
         recording.add(each, NO_MESSAGES)
@@ -42,14 +34,13 @@ def history(readings: Iterable[Reading]) -> History:
 
 @pytest.fixture
 def monitor(connected: Session) -> Iterator[MonitorWidget]:
-    """A monitor of a live session with the stand-in."""
     del connected
     widget = dm.monitor()
     yield widget
     widget.close()
 
 
-def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
+def test_every_response_counts_and_the_last_ones_are_drawn():
     """A success with nothing remaining used the last of the allowance; it is not a refusal."""
     points = [
         *((0, 200, ""), (3, 429, "exhausted"), (None, 429, "exhausted")),
@@ -63,7 +54,7 @@ def test_every_response_counts_and_the_last_ones_are_drawn() -> None:
     assert operation.counts == {"responses": 600, "exhausted": 300, "failed": 200}
 
 
-def test_a_response_that_is_played_by_a_live_session_does_not_count(connected: Session) -> None:
+def test_a_response_that_is_played_by_a_live_session_does_not_count(connected):
     """It says nothing about the allowance that is left now."""
     with connected.record("tour"):
         dm.me()
@@ -87,7 +78,7 @@ def test_a_response_that_is_played_by_a_live_session_does_not_count(connected: S
     ],
     ids=["shared", "apart", "not sure"],
 )
-def test_operations_that_share_an_allowance_are_one_row(left: list[int], names: list[str]) -> None:
+def test_operations_that_share_an_allowance_are_one_row(left, names):
     """A row for each path would be stale: the others used what it shows."""
     paths = ["/v1/lists", "/v1/letters"] * 3
     readings = [reading(each, path=path) for each, path in zip(left, paths, strict=True)]
@@ -99,11 +90,8 @@ def test_operations_that_share_an_allowance_are_one_row(left: list[int], names: 
         assert shown[0].latest.remaining == 54
 
 
-def test_the_monitor_shows_the_mode_of_the_session(service: StandIn) -> None:
-    """Each replay starts from zero, while a recording continues what was live.
-
-    Renewals are counted down if the unit is known, but not in a replay, whose window is over.
-    """
+def test_the_monitor_shows_the_mode_of_the_session(service):
+    """Renewals are counted down if the unit is known, but not in a replay, whose window is over."""
     dm.connect(service.base_url, service.api_key, reset_unit="seconds_left")
     monitor = dm.monitor()
     dm.me()
@@ -124,9 +112,7 @@ def test_the_monitor_shows_the_mode_of_the_session(service: StandIn) -> None:
     assert 0 < snapshots[3]["operations"][0]["renews_in_s"] <= 60
 
 
-def test_no_response_of_any_thread_is_missed_or_counted_twice(
-    monitor: MonitorWidget, live: Session
-) -> None:
+def test_no_response_of_any_thread_is_missed_or_counted_twice(monitor, live):
     """New readings arrive while a snapshot is taken."""
     sending = threading.Thread(target=dm.get_many, args=(["/v1/users/me"] * 100,))
     sending.start()
@@ -138,9 +124,7 @@ def test_no_response_of_any_thread_is_missed_or_counted_twice(
     assert snapshot["operations"][0]["responses"] == 100
 
 
-def test_a_wait_and_a_mode_are_shown_without_a_response(
-    connected: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_and_a_mode_are_shown_without_a_response(connected, monkeypatch):
     """The page counts down the seconds until the first waiting request is sent."""
     sent: queue.Queue[dict[str, Any]] = queue.Queue()
     waiting: dict[str, float] = {}
@@ -164,11 +148,8 @@ def test_a_wait_and_a_mode_are_shown_without_a_response(
     ]
 
 
-def test_the_monitor_follows_the_current_session(monitor: MonitorWidget, service: StandIn) -> None:
-    """The monitor follows it like the module's calls. After a logout, the last state stays.
-
-    The saved picture always shows the monitor's own session.
-    """
+def test_the_monitor_follows_the_current_session(monitor, service):
+    """After a logout, the last state stays. The saved picture shows the monitor's own session."""
     dm.me()
     dm.logout()
     logged_out: Any = monitor.snapshot()
@@ -189,10 +170,7 @@ def test_the_monitor_follows_the_current_session(monitor: MonitorWidget, service
     assert first["image/png"] != second["image/png"]
 
 
-def test_a_closed_monitor_sends_nothing(
-    connected: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The monitor says that it stopped, ignores later requests, and its thread ends."""
+def test_a_closed_monitor_sends_nothing(connected, monkeypatch):
     sent: list[dict[str, Any]] = []
     widget = dm.monitor()
     monkeypatch.setattr(widget, "send", sent.append)
@@ -207,7 +185,7 @@ def test_a_closed_monitor_sends_nothing(
     assert sent[1]["source"] == "Stopped"
 
 
-def test_a_monitor_of_a_source_shows_that_alone(connected: Session, service: StandIn) -> None:
+def test_a_monitor_of_a_source_shows_that_alone(connected, service):
     """A session that is not the current one is followed; of a cassette, nothing moves."""
     with dm.connect(service.base_url, service.api_key) as other:
         of_session = dm.monitor(connected)
@@ -224,10 +202,10 @@ def test_a_monitor_of_a_source_shows_that_alone(connected: Session, service: Sta
     assert shown["source"] == "first-look, recorded on 21 November 2026"
     assert of_cassette.snapshot()["source"] == shown["source"]
     with pytest.raises(ValueError, match="Give one cassette here"):
-        dm.monitor(["first-look", "waiting"])  # type: ignore[arg-type]
+        dm.monitor(["first-look", "waiting"])
 
 
-def test_updates_are_few_however_many_responses_there_are() -> None:
+def test_updates_are_few_however_many_responses_there_are():
     """There is one update in each interval and one after the last response, even without a page."""
     dm.replay("first-look")
     updates: list[int] = []

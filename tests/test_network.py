@@ -1,7 +1,5 @@
 """What a session sends and what it does not: writes, redirects, the key, forked children."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -14,13 +12,15 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import httpx
 import pytest
+from faulty_service import FaultyService
 from hypothesis import example, given, strategies as st
 
 import directmail_lab as dm
@@ -29,14 +29,6 @@ from directmail_lab.errors import AddressError, DirectMailLabError
 from directmail_lab.server.standin import StandIn
 from directmail_lab.sessions.session import Session, key_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.sessions.session import ModeChange
-
-
 KEY = "some-key-0123456789"
 MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, cassette="tour")])
 
@@ -44,7 +36,7 @@ MODES = pytest.mark.parametrize("mode", [Session.live, partial(Session.record, c
 @pytest.mark.parametrize("base", ["https://h.test", "https://h.test:8443/a/b", "http://[::1]:8000"])
 @given(path=st.text("ab/.?%&=:@[]{}#\"'\\|~^`<> +;,!$*é2F", max_size=12))
 @example(path="/x").via("below two slashes stands a host")
-def test_a_path_is_joined_to_the_base_address_as_in_httpx(base: str, path: str) -> None:
+def test_a_path_is_joined_to_the_base_address_as_in_httpx(base, path):
     """The client joins the two in fewer steps than httpx, for the same address."""
 
     def address(client: httpx.Client) -> tuple[bytes, bytes, str] | None:
@@ -60,7 +52,6 @@ def test_a_path_is_joined_to_the_base_address_as_in_httpx(base: str, path: str) 
 
 @pytest.fixture
 def writing(service: FaultyService) -> Iterator[Session]:
-    """A live session that allows writes."""
     with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as opened:
         yield opened
 
@@ -79,9 +70,7 @@ def writing(service: FaultyService) -> Iterator[Session]:
     ],
     ids=str,
 )
-def test_a_read_with_a_method_override_is_treated_as_a_write(
-    service: FaultyService, live: Session, override: dict[str, Any]
-) -> None:
+def test_a_read_with_a_method_override_is_treated_as_a_write(service, live, override):
     """Some frameworks take the method from a header or a parameter, so such a read may write."""
     for method in ("GET", "HEAD"):
         with pytest.raises(dm.errors.WriteRefusedError):
@@ -91,9 +80,7 @@ def test_a_read_with_a_method_override_is_treated_as_a_write(
     assert live.get("/v1/users/me", headers={"X-HTTP-Method-Override": "get"}).is_success
 
 
-def test_a_redirected_write_is_sent_once_unless_its_redirect_is_a_read(
-    service: FaultyService, writing: Session
-) -> None:
+def test_a_redirected_write_is_sent_once_unless_its_redirect_is_a_read(service, writing):
     """A 303 leads to a page that can be read. The same request object can be sent again."""
     for status in (307, 308):
         with (
@@ -122,12 +109,7 @@ def test_a_redirected_write_is_sent_once_unless_its_redirect_is_a_read(
     ids=str,
 )
 @MODES
-def test_a_write_without_a_complete_response_has_an_unknown_outcome(
-    service: FaultyService,
-    writing: Session,
-    fault: dict[str, Any],
-    mode: Callable[[Session], ModeChange],
-) -> None:
+def test_a_write_without_a_complete_response_has_an_unknown_outcome(service, writing, fault, mode):
     timed_out = "latency_s" in fault
     writing.client.timeout = httpx.Timeout(1.0 if timed_out else 30.0)
     with (
@@ -145,9 +127,7 @@ def test_a_write_without_a_complete_response_has_an_unknown_outcome(
     ("method", "error"),
     [("GET", httpx.RemoteProtocolError), ("POST", dm.errors.OutcomeUnknownError)],
 )
-def test_a_streamed_body_that_breaks_off_is_explained_too(
-    service: FaultyService, writing: Session, method: str, error: type[Exception]
-) -> None:
+def test_a_streamed_body_that_breaks_off_is_explained_too(service, writing, method, error):
     """The body is read after the client has returned. No frame shows what was sent."""
     with (
         service.fault(cut_after=3),
@@ -169,21 +149,16 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> tuple[mock.Mock, mock.Mock]:
 
 
 @pytest.mark.parametrize("error", [httpx.ReadTimeout, dm.DirectMailLabError])
-def test_a_key_in_an_errors_message_is_removed(
-    live: Session, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
+def test_a_key_in_an_errors_message_is_removed(live, monkeypatch, error):
     """A host name or a server's words may contain the key, whoever wrote the message."""
     key = key_of(live)
-    assert key is not None
     _, send = answering(monkeypatch)
     send.side_effect = error(f"about {key.reveal()}")
     with pytest.raises(error, match="about <API_KEY>"):
         live.me()
 
 
-def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(
-    service: FaultyService, live: Session
-) -> None:
+def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(service, live):
     """The key is searched for before the body is truncated."""
     service.fault(status=500, body="-" * 190 + service.api_key)
     with pytest.raises(dm.errors.ServiceError) as caught:
@@ -192,9 +167,7 @@ def test_an_excerpt_that_ends_within_the_key_has_nothing_of_it(
     assert caught.value.excerpt == ("-" * 190 + "<API_KEY>")[:200]
 
 
-def test_a_callers_own_authorization_is_sent_without_the_sessions_key(
-    live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_callers_own_authorization_is_sent_without_the_sessions_key(live, monkeypatch):
     _, send = answering(monkeypatch)
     live.get("/v1/users/me", headers={"Authorization": "Bearer mine"})
 
@@ -209,9 +182,7 @@ def test_a_callers_own_authorization_is_sent_without_the_sessions_key(
         ("http://127.0.0.1:1", None),
     ],
 )
-def test_the_proxy_of_the_environment_is_used(
-    monkeypatch: pytest.MonkeyPatch, address: str, proxy: str | None
-) -> None:
+def test_the_proxy_of_the_environment_is_used(monkeypatch, address, proxy):
     """Loopback addresses and the hosts in NO_PROXY are reached directly."""
     monkeypatch.setenv("ALL_PROXY", "http://proxy.test:3128")
     monkeypatch.setenv("NO_PROXY", "direct.test")
@@ -225,9 +196,7 @@ def test_the_proxy_of_the_environment_is_used(
 
 @pytest.mark.parametrize("says", ["407 Proxy Authentication Required", "403 Forbidden"])
 @pytest.mark.parametrize("scheme", ["http://me:s3cret@", ""])
-def test_a_proxy_that_refuses_is_named_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, says: str, scheme: str
-) -> None:
+def test_a_proxy_that_refuses_is_named_without_its_password(monkeypatch, says, scheme):
     """The service itself may well respond. The default scheme is http, as in httpx and curl."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -255,9 +224,7 @@ def test_a_proxy_that_refuses_is_named_without_its_password(
 
 
 @pytest.mark.parametrize("address", ["ftp://me:s3cret@p.test", "http://me:s3cret@p.test:port"])
-def test_a_proxy_that_cannot_be_used_is_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_a_proxy_that_cannot_be_used_is_refused_at_once(monkeypatch, address):
     monkeypatch.setenv("HTTPS_PROXY", address)
     with pytest.raises(AddressError, match="not valid") as caught:
         Session("https://api.example.test", KEY)
@@ -267,9 +234,7 @@ def test_a_proxy_that_cannot_be_used_is_refused_at_once(
 
 
 @MODES
-def test_a_body_that_is_compressed_more_than_once_is_not_opened(
-    service: FaultyService, live: Session, mode: Callable[[Session], ModeChange]
-) -> None:
+def test_a_body_that_is_compressed_more_than_once_is_not_opened(service, live, mode):
     """A kilobyte compressed three times can expand to gigabytes, and no real service sends that."""
     bomb = gzip.compress(gzip.compress(gzip.compress(bytes(10_000_000))))
     service.fault(body=bomb, headers={"Content-Encoding": "gzip, gzip, gzip"})
@@ -283,9 +248,7 @@ def test_a_body_that_is_compressed_more_than_once_is_not_opened(
     assert most < 5_000_000
 
 
-def test_installed_packages_do_not_change_accept_encoding(
-    service: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_packages_do_not_change_accept_encoding(service, monkeypatch):
     """httpx would also accept brotli and zstd if installed, and the recordings would differ."""
     monkeypatch.setattr("httpx._client.ACCEPT_ENCODING", "gzip, deflate, br, zstd")
     with Session(service.base_url, ApiKey(service.api_key)) as session:
@@ -325,7 +288,7 @@ except Exception as error:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificates")
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no file of certificates")
-def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path: Path) -> None:
+def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path):
     """A company's own root is trusted as pip does; otherwise the key is not sent."""
     subprocess.run(["sh", "-e"], input=_AS_A_COMPANY, text=True, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -352,9 +315,7 @@ def test_a_certificate_is_trusted_if_its_root_is_the_systems_or_named(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "why"), [(None, "No such file or directory"), ("no certificate", r"\[X509.*\(.*\)")]
 )
-def test_certificates_that_cannot_be_read_are_named(
-    live: Session, monkeypatch: pytest.MonkeyPatch, text: str | None, why: str
-) -> None:
+def test_certificates_that_cannot_be_read_are_named(live, monkeypatch, text, why):
     """Python's own error names neither the file nor the variable."""
     path = Path("company.pem").absolute()
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
@@ -384,12 +345,7 @@ class _Interrupted(httpx.SyncByteStream):
 
 @pytest.mark.parametrize("where", ["send", "read", "close"])
 @MODES
-def test_a_request_after_ctrl_c_opens_new_connections(
-    live: Session,
-    monkeypatch: pytest.MonkeyPatch,
-    mode: Callable[[Session], ModeChange],
-    where: str,
-) -> None:
+def test_a_request_after_ctrl_c_opens_new_connections(live, monkeypatch, mode, where):
     """An interrupt may leave one of httpcore's locks locked, and later requests would hang."""
     connect, send = answering(monkeypatch)
     interrupt = KeyboardInterrupt if where == "send" else None
@@ -403,9 +359,7 @@ def test_a_request_after_ctrl_c_opens_new_connections(
     assert connect.call_count == 2
 
 
-def test_each_event_loop_has_connections_of_its_own(
-    live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_event_loop_has_connections_of_its_own(live, monkeypatch):
     """A connection works only in the loop that opened it, also while another loop runs."""
     opened = mock.Mock(wraps=httpx.AsyncHTTPTransport)
     monkeypatch.setattr(httpx, "AsyncHTTPTransport", opened)
@@ -422,9 +376,7 @@ def test_each_event_loop_has_connections_of_its_own(
 
 @pytest.mark.posix("forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_opens_its_own_connections(
-    live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forked_child_opens_its_own_connections(live, monkeypatch):
     """On a shared connection, parent and child would read each other's responses."""
     connect, opened = socket.socket.connect, []
 
@@ -452,9 +404,7 @@ NO_ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", NO_ADDRESSES, ids=ascii)
-def test_an_invalid_address_is_our_error(
-    service: FaultyService, connected: Session, address: str
-) -> None:
+def test_an_invalid_address_is_our_error(service, connected, address):
     asked: list[Callable[[], object]] = [
         lambda: dm.get(address),
         lambda: dm.put(address),
@@ -477,9 +427,7 @@ def test_an_invalid_address_is_our_error(
 
 
 @pytest.mark.parametrize("host", NO_HOSTS, ids=len)
-def test_a_redirect_to_an_invalid_address_is_our_error(
-    service: FaultyService, connected: Session, host: str
-) -> None:
+def test_a_redirect_to_an_invalid_address_is_our_error(service, connected, host):
     service.fault(redirect_to=f"https://{host}.example.com")
     with pytest.raises(dm.errors.AddressError, match="This is not a valid address"):
         connected.get("/v1/lists", follow_redirects=True)
@@ -487,7 +435,7 @@ def test_a_redirect_to_an_invalid_address_is_our_error(
 
 # The first address makes the file invalid.
 @pytest.mark.parametrize("address", NO_ADDRESSES[1:], ids=ascii)
-def test_a_cassette_with_an_invalid_base_address_is_replayed(tour: Path, address: str) -> None:
+def test_a_cassette_with_an_invalid_base_address_is_replayed(tour, address):
     """A replay needs only the paths."""
     text = tour.read_text(encoding="utf-8")
     changed = re.sub(r'("base_url": )"[^"]*"', lambda at: at[1] + json.dumps(address), text)
@@ -498,9 +446,7 @@ def test_a_cassette_with_an_invalid_base_address_is_replayed(tour: Path, address
     assert dm.interactions("tour")["status"].tolist() == [200, 200, 404, 201]
 
 
-def test_the_error_for_an_invalid_request_does_not_contain_its_values(
-    service: FaultyService, connected: Session
-) -> None:
+def test_the_error_for_an_invalid_request_does_not_contain_its_values(service, connected):
     with pytest.raises(httpx.LocalProtocolError, match="is not valid HTTP") as caught:
         connected.get("/v1/users/me", headers={"X-Mine": "a\nprivate"})
 

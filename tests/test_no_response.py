@@ -1,7 +1,5 @@
 """A request to which no response came: how a file keeps it, and what each reader makes of it."""
 
-from __future__ import annotations
-
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +30,6 @@ REASON = "the connection broke\u2028"
 
 def unanswered(kind: NoResponse, request: Request | None = None) -> Interaction:
     response = no_response(kind, REASON)
-    assert response is not None
     return Interaction(request or get(), response, NOON, 0.042, attempt=2)
 
 
@@ -48,7 +45,7 @@ def lost() -> Path:
 
 
 @pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
-def test_a_failure_without_response_comes_back_from_its_file(kind: NoResponse) -> None:
+def test_a_failure_without_response_comes_back_from_its_file(kind):
     path = recorded(Path("tour.yaml"), answered(get("/other")), unanswered(kind))
     _, (_, vcrs) = FilesystemPersister.load_cassette(path, yamlserializer)
 
@@ -58,7 +55,7 @@ def test_a_failure_without_response_comes_back_from_its_file(kind: NoResponse) -
 
 
 @pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
-def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -> None:
+def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind):
     request = httpx.Request("GET", BASE_URL)
     error = httpx_error(kind, REASON, request)
 
@@ -66,7 +63,7 @@ def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind: NoResponse) -
     assert (str(error), error.request) == (REASON, request)
 
 
-def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:
+def test_errors_that_say_nothing_of_the_network_are_of_no_kind():
     """A full pool and a refusing proxy are failures of the connection, a bug is not."""
     errors = (
         httpx.PoolTimeout(""),
@@ -77,7 +74,7 @@ def test_errors_that_say_nothing_of_the_network_are_of_no_kind() -> None:
     assert [*map(kind_of_failure, errors)] == ["connect_timeout", "connect_error", None, None]
 
 
-def test_an_unknown_kind_is_ignored() -> None:
+def test_an_unknown_kind_is_ignored():
     path = recorded(Path("tour.yaml"), unanswered("read_error"))
     for kind in ("lost_error", "true", "[1]"):
         path.write_text(path.read_text().replace("no_response: read_error", f"no_response: {kind}"))
@@ -87,7 +84,7 @@ def test_an_unknown_kind_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json", ".har"])
-def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
+def test_a_failure_survives_conversion(lost, suffix):
     there, back = lost.with_name(f"there{suffix}"), lost.with_name("back.yaml")
     convert(lost, there, "vcrpy" if suffix == ".yaml" else layout_of(there))
     convert(there, back, "lines")
@@ -102,7 +99,7 @@ def test_a_failure_survives_conversion(lost: Path, suffix: str) -> None:
     assert ('"status": 0' in there.read_text()) == (suffix == ".har")
 
 
-def test_a_replay_raises_the_clients_error(lost: Path) -> None:
+def test_a_replay_raises_the_clients_error(lost):
     with Session(BASE_URL) as session:
         session.replay(lost)
         with pytest.raises(httpx.ReadTimeout):
@@ -116,13 +113,13 @@ def test_a_replay_raises_the_clients_error(lost: Path) -> None:
     assert rows["problem"][1] == "no response came (read timeout)"
 
 
-def test_no_mode_that_can_send_replays_a_failure(lost: Path) -> None:
+def test_no_mode_that_can_send_replays_a_failure(lost):
     with opened(lost, "new_episodes") as cassette:
         assert not cassette.play(get())
         assert len(cassette.play(get("/v1/lists"))) == 1
 
 
-def test_questions_count_no_response_as_none(lost: Path) -> None:
+def test_questions_count_no_response_as_none(lost):
     for table in (dm.rate_limits(lost), dm.interactions(lost)):
         assert list(table["status"]) == [200, 0, 0]
     assert "599" not in dm.findings(lost).to_csv()
@@ -132,7 +129,7 @@ def test_questions_count_no_response_as_none(lost: Path) -> None:
     assert "no response came (read error): the connection broke" in shown
 
 
-def test_drift_sends_no_read_that_had_no_response(connected: Session, lost: Path) -> None:
+def test_drift_sends_no_read_that_had_no_response(connected, lost):
     assert dm.drift(lost).attrs["notes"][-2:] == [
         "1 request sent.",
         "Not compared: GET /v1/users/me (no response was recorded), "
@@ -140,7 +137,7 @@ def test_drift_sends_no_read_that_had_no_response(connected: Session, lost: Path
     ]
 
 
-def test_a_served_failure_closes_the_connection(lost: Path) -> None:
+def test_a_served_failure_closes_the_connection(lost):
     with cassette_server([lost]) as server:
         host, port = server.base_url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as client:

@@ -1,7 +1,5 @@
 """OpenAPI from recordings: valid, true of every interaction, and without recorded values."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -31,13 +29,11 @@ LIKE_OURS: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width":
 
 
 def described(*interactions: Interaction) -> dict[str, Any]:
-    """Return the OpenAPI document of a recording of these interactions."""
     Path("any.yaml").unlink(missing_ok=True)  # otherwise, its old interactions would stay
     return dm.openapi(recorded(Path("any.yaml"), *interactions))
 
 
 def schema_at(document: dict[str, Any], path: str = "/v1/users/me") -> dict[str, Any]:
-    """Return the schema of a path's response with status 200."""
     response = document["paths"][path]["get"]["responses"]["200"]
     return resolve(document, response["content"]["application/json"]["schema"])
 
@@ -118,7 +114,6 @@ TEXTS = st.text(max_size=8) | st.sampled_from(["2026-11-21", "ada@example.org"])
 
 
 def json_values(*names: str) -> st.SearchStrategy[Any]:
-    """Return a strategy for JSON whose objects have these names."""
     return st.recursive(
         st.sampled_from([None, True, 1, 0.5]) | TEXTS,
         lambda inner: (
@@ -131,8 +126,7 @@ def json_values(*names: str) -> st.SearchStrategy[Any]:
 # -- the document ------------------------------------------------------------------------------
 
 
-def test_every_interaction_of_the_tutorials_fits_a_valid_document() -> None:
-    """One document describes all cassettes: their operations, statuses and headers."""
+def test_every_interaction_of_the_tutorials_fits_a_valid_document():
     document = dm.openapi(CASSETTES)
     validate(document)
     interactions = [each for path in CASSETTES for each in read_cassette(path).interactions]
@@ -152,8 +146,7 @@ ADA = {"id": 1, "name": "Ada", "company": {"name": "x", "city": "y"}}
 BOB = {"id": 2, "name": "Bob", "company": None, "phone": "5"}
 
 
-def test_an_operation_has_an_id_a_tag_and_named_parameters() -> None:
-    """Each operation has an id, a tag and named parameters. Title and version can be given."""
+def test_an_operation_has_an_id_a_tag_and_named_parameters():
     paths = ["/v1/lists/7/members/8", "/v1/lists/7/members/8:copy", "/v1/a-b", "/v1/a_b", "/9"]
     tour = recorded("tour.yaml", *(answered(get(path)) for path in paths))
     document = dm.openapi(tour, title="Letters", version="2.1")
@@ -176,7 +169,7 @@ def test_an_operation_has_an_id_a_tag_and_named_parameters() -> None:
     }
 
 
-def test_a_path_of_a_thousand_ids_is_described_in_linear_time() -> None:
+def test_a_path_of_a_thousand_ids_is_described_in_linear_time():
     """The names of its ids are numbered. With a longer ending for each, this took minutes."""
     (path,) = described(*listed("/v1" + "/1" * 1_000, {}))["paths"]
 
@@ -184,7 +177,7 @@ def test_a_path_of_a_thousand_ids_is_described_in_linear_time() -> None:
     assert path.endswith("/{id_1000}")
 
 
-def test_equal_objects_share_one_component_named_after_where_they_occur() -> None:
+def test_equal_objects_share_one_component_named_after_where_they_occur():
     """Objects that differ only by null or optional fields are equal, also in errors and arrays."""
     error = {"error": {"message": "no"}}
     document = described(
@@ -212,11 +205,8 @@ def test_equal_objects_share_one_component_named_after_where_they_occur() -> Non
     }
 
 
-def test_a_field_has_the_types_and_the_format_of_all_its_values() -> None:
-    """Optional means sometimes missing, and is not nullable.
-
-    A field that was always null has no type, but an array has ``items``, or generators skip it.
-    """
+def test_a_field_has_the_types_and_the_format_of_all_its_values():
+    """A field that was always null has no type. An array has ``items``, or generators skip it."""
     first = {"id": 1, "phone": None, "born": "1815-12-10", "seen": "2026-01-01", "no": None}
     second = {"id": 2.5, "phone": "5", "seen": "never", "site": "https://x.test/", "no": None}
     bodies = [{**each, "rows": [None], "known": [[1], []], "tags": []} for each in (first, second)]
@@ -239,7 +229,7 @@ def test_a_field_has_the_types_and_the_format_of_all_its_values() -> None:
 
 
 @pytest.mark.parametrize("writer", [recorded, theirs])
-def test_the_most_requested_server_comes_first(writer: Any) -> None:
+def test_the_most_requested_server_comes_first(writer):
     """A recording of several regions has several base addresses."""
     eu, us = "https://eu.example.test", "https://us.example.test"
     requests = [get("/v1/users/me", base=us), get("/v1/lists", base=us), get("/v1/lists", base=us)]
@@ -250,8 +240,7 @@ def test_the_most_requested_server_comes_first(writer: Any) -> None:
     assert document["servers"] == [{"url": us}, {"url": eu}]
 
 
-def test_parameters_have_the_types_that_were_seen() -> None:
-    """Paths, queries, headers and forms are typed; what every request has is required."""
+def test_parameters_have_the_types_that_were_seen():
     request = get("/v1/lists/8f14e45f/members/12?page=2&tag=a&tag=b&q=1&in[]=a")
     other = get("/v1/lists/8f14e45f/members/12?page=3&tag=a&q=x&more=true")
     form = post(b"name=Ada&age=3", content_type="application/x-www-form-urlencoded")
@@ -272,7 +261,7 @@ def test_parameters_have_the_types_that_were_seen() -> None:
     assert fields["properties"] == {"age": {"type": "integer"}, "name": {"type": "string"}}
 
 
-def test_a_document_contains_no_personal_data() -> None:
+def test_a_document_contains_no_personal_data():
     """A person's data may be in a body, but also be a field name or a path segment."""
     by = {"ada@lovelace.org": {"seen": 1}, "+49 30 123": {}, "Ann Lee": {}}
     friends = {"ada@lovelace.org": {"Eve": 1, "Bob": 2}, "bo%40x.org": {"Zoe": 3}, "Jo%20Po": {}}
@@ -292,11 +281,8 @@ def test_a_document_contains_no_personal_data() -> None:
     assert "additionalProperties" in schema["properties"]["by"]
 
 
-def test_a_document_omits_a_key_that_another_program_recorded() -> None:
-    """vcrpy does not redact, so the key may be in an address, a header, a field name or a body.
-
-    How a session signs in is in the document of a session's recording alone.
-    """
+def test_a_document_omits_a_key_that_another_program_recorded():
+    """vcrpy does not redact, so the key may be in an address, a header, a field name or a body."""
     key = "sk_live_9f8e7d6c5b4a"
     basic = base64.b64encode(f"{key}:".encode()).decode()
     uri = f"{BASE_URL}/v1/keys/{key}/x?{key}=1&api_key={key}"
@@ -313,8 +299,7 @@ def test_a_document_omits_a_key_that_another_program_recorded() -> None:
     assert described(answered())["security"] == [{"basic": []}]
 
 
-def test_a_document_describes_what_openapi_can() -> None:
-    """An unusual method or status is left out; truncated JSON and bytes have a schema."""
+def test_a_document_describes_what_openapi_can():
     odd = Request("PURGE", f"{BASE_URL}/v1/lists")
     document = described(
         *(answered(odd), answered(get("/v1/odd"), status=999), answered(get("/v1/cut"), '{"a')),
@@ -341,7 +326,6 @@ BODIES = json_values(*NAMES).map(lambda value: json.dumps(value).encode()) | st.
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> Interaction:
-    """Draw an interaction with any path, query, status, headers and body."""
     path = "/".join(draw(st.lists(SEGMENTS, min_size=1, max_size=3)))
     query = "&".join(draw(st.lists(st.sampled_from(["page=1", "page=x", "q=", "tag"]), max_size=3)))
     method = draw(st.sampled_from(["GET", "GET", "POST", "PUT", "DELETE", "HEAD"]))
@@ -359,17 +343,14 @@ def exchanges(draw: st.DrawFn) -> Interaction:
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(exchanges(), min_size=1, max_size=12))
-def test_every_interaction_of_any_service_fits_its_valid_document(
-    interactions: list[Interaction],
-) -> None:
+def test_every_interaction_of_any_service_fits_its_valid_document(interactions):
     document = described(*interactions)
     validate(document)
 
     assert not [found for each in interactions if (found := problem(document, each))]
 
 
-def test_a_document_is_saved_as_yaml_or_json(tour: Path) -> None:
-    """YAML has no anchors, and the document is a plain dict."""
+def test_a_document_is_saved_as_yaml_or_json(tour):
     document = dm.openapi(tour, paths=["/v1/{kind}/me"], title="Letters")
     document.save("api.yaml")
     document.save("api.json")
@@ -380,7 +361,7 @@ def test_a_document_is_saved_as_yaml_or_json(tour: Path) -> None:
     assert "&id" not in saved
 
 
-def test_a_notebook_shows_the_operations_with_their_statuses() -> None:
+def test_a_notebook_shows_the_operations_with_their_statuses():
     odd = get("/v1/<i>x")
     nowhere = answered(get("/v1/no"), status=404)
     tour = recorded("tour.yaml", answered(odd), answered(), answered(status=404), nowhere)
@@ -396,7 +377,7 @@ def test_a_notebook_shows_the_operations_with_their_statuses() -> None:
 @example([[{"a": 1, "b": 1}], [{"a": 1, "b": 1}, {"a": 1}]])
 @example([[{"a": 1, "b": "2026-11-21"}], [{"a": None, "b": "x"}]])
 @example([[{"a": 1, "7": 1}], [{"a": 1, "8": "x"}]])
-def test_every_value_conforms_to_its_schema_with_shared_components(groups: list[Any]) -> None:
+def test_every_value_conforms_to_its_schema_with_shared_components(groups):
     """Merging equal objects into components must not make any schema wrong."""
     components = Components()
     schemas = [components.refer(schema_of(values), "a", "Response") for values in groups]
@@ -409,8 +390,7 @@ def test_every_value_conforms_to_its_schema_with_shared_components(groups: list[
         assert all(map(validator.is_valid, values))
 
 
-def test_the_size_of_a_schema_is_bounded() -> None:
-    """A body with countless fields, or extremely deep ones, must not make the document huge."""
+def test_the_size_of_a_schema_is_bounded():
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}
@@ -420,7 +400,7 @@ def test_the_size_of_a_schema_is_bounded() -> None:
     assert in_words(schema_of([deep])).count("a") <= 30
 
 
-def test_each_header_of_the_contract_has_a_meaning() -> None:
+def test_each_header_of_the_contract_has_a_meaning():
     """A header that is added is described in a document, too."""
     names = {value for name, value in vars(contract).items() if name.endswith("_HEADER")}
 

@@ -1,9 +1,6 @@
 """Operations: which segments of a path are ids."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 from cassette_samples import answered, get, recorded
@@ -25,8 +22,7 @@ ada%40example.org Ann%20Lee +49301234567 %3CAPI_KEY%3E sha256:9f86d081884c7d65
 @pytest.mark.parametrize(
     ("segments", "operation"), [(NAMES.split(), "/v1/x/{}/y"), (IDS.split(), "/v1/x/{{id}}/y")]
 )
-def test_a_segment_alone_is_a_name_or_an_id(segments: list[str], operation: str) -> None:
-    """Words with digits, and versions, are names; numbers, tokens, domains and e-mails are ids."""
+def test_a_segment_alone_is_a_name_or_an_id(segments, operation):
     found = {segment: operation_of(f"/v1/x/{segment}/y") for segment in segments}
 
     assert found == {segment: operation.format(segment) for segment in segments}
@@ -44,14 +40,12 @@ def test_a_segment_alone_is_a_name_or_an_id(segments: list[str], operation: str)
         ("/admin/api/2024-01/products/632910392.json", "/admin/api/2024-01/products/{id}.json"),
     ],
 )
-def test_versions_are_recognized_by_their_place_and_verbs_are_preserved(
-    path: str, operation: str
-) -> None:
+def test_versions_are_recognized_by_their_place_and_verbs_are_preserved(path, operation):
     """Versions are at the start or after `api`. A verb after an id stays, as it is the action."""
     assert operation_of(path) == operation
 
 
-def test_a_word_is_a_name_however_many_stand_in_its_place() -> None:
+def test_a_word_is_a_name_however_many_stand_in_its_place():
     """Only a template says otherwise."""
     words = [f"/shops/{word}/orders" for word in ("acme", "globex", "initech", "umbrella")]
 
@@ -59,7 +53,7 @@ def test_a_word_is_a_name_however_many_stand_in_its_place() -> None:
     assert {*operations_of(words, ["/shops/{shop}/orders"]).values()} == {"/shops/{shop}/orders"}
 
 
-def test_the_callers_templates_come_first(connected: dm.Session) -> None:
+def test_the_callers_templates_come_first(connected):
     """Templates apply to every question about a session or a document, but not to pacing."""
     paths = ["/v1/shops/{shop}", "/v1/{kind}"]
     sent = ["/v1/shops/acme", "/v1/shops/acme/orders", "/v1/lists"]
@@ -78,6 +72,6 @@ def test_the_callers_templates_come_first(connected: dm.Session) -> None:
 
 
 @pytest.mark.parametrize("paths", [["v1/lists"], "/v1/lists", ["/v1/{a b}"], ["/v1/{id"]])
-def test_an_invalid_template_is_refused_at_once(paths: Any) -> None:
+def test_an_invalid_template_is_refused_at_once(paths):
     with pytest.raises(ValueError, match=r"in templates is not a template\. Give a list such as"):
         dm.connect("https://api.example.test", "key", templates=paths)

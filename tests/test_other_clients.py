@@ -122,7 +122,7 @@ def service() -> Iterator[Echo]:
 # -- both ways -------------------------------------------------------------------------------------
 
 
-def test_vcrpy_replays_our_cassettes(send: Send, tour: Path) -> None:
+def test_vcrpy_replays_our_cassettes(send, tour):
     """Reads, binary bodies and writes, without a line of ours."""
     with vcr.use_cassette(str(tour), record_mode="none", match_on=["method", "uri"]) as cassette:
         status, body = send("GET", f"{BASE_URL}/v1/users/me")
@@ -139,7 +139,7 @@ def test_vcrpy_replays_our_cassettes(send: Send, tour: Path) -> None:
     assert cassette.all_played
 
 
-def test_we_replay_what_vcrpy_records(send: Send, service: Echo, tmp_path: Path) -> None:
+def test_we_replay_what_vcrpy_records(send, service, tmp_path):
     """vcrpy replays it too, with the same settings, and to another client."""
     path = tmp_path / "theirs.yaml"
     recorder = vcr.VCR(**vcr_settings(allow_writes=True))
@@ -158,7 +158,7 @@ def test_we_replay_what_vcrpy_records(send: Send, service: Echo, tmp_path: Path)
         assert dm.post("/v1/rows", json={"name": "é"}).content == written[1]
 
 
-def test_vcrpy_loads_whatever_we_write_at_any_moment(tmp_path: Path) -> None:
+def test_vcrpy_loads_whatever_we_write_at_any_moment(tmp_path):
     """A write that was begun, a run that goes on, and one that has ended."""
     path = tmp_path / "tour.yaml"
     with opened(path, "update") as cassette:
@@ -187,9 +187,7 @@ def test_vcrpy_loads_whatever_we_write_at_any_moment(tmp_path: Path) -> None:
 # -- redaction -------------------------------------------------------------------------------------
 
 
-def test_no_credential_that_a_client_sends_or_gets_is_written(
-    send: Send, service: Echo, tmp_path: Path
-) -> None:
+def test_no_credential_that_a_client_sends_or_gets_is_written(send, service, tmp_path):
     """Neither the key that this process knows, nor what its place shows, nor a copy of it."""
     path = tmp_path / "clean.yaml"
     key = ApiKey(KEY)
@@ -207,9 +205,7 @@ def test_no_credential_that_a_client_sends_or_gets_is_written(
     assert len(read_cassette(path)) == 3
 
 
-def test_credentials_that_are_replaced_replay_with_other_ones(
-    send: Send, service: Echo, tmp_path: Path
-) -> None:
+def test_credentials_that_are_replaced_replay_with_other_ones(send, service, tmp_path):
     """Both sides are redacted before vcrpy compares them, so another person's token finds it."""
     path = tmp_path / "others.yaml"
     settings = vcr_settings(allow_writes=True, match_on=["method", "uri", "body"])
@@ -222,9 +218,7 @@ def test_credentials_that_are_replaced_replay_with_other_ones(
     assert status == 201
 
 
-def test_personal_data_is_redacted_if_it_is_asked_for(
-    send: Send, service: Echo, tmp_path: Path
-) -> None:
+def test_personal_data_is_redacted_if_it_is_asked_for(send, service, tmp_path):
     """The caller gets the data; the file has pseudonyms."""
     path = tmp_path / "personal.yaml"
     with vcr.VCR(**vcr_settings(redact=["personal"])).use_cassette(str(path)):
@@ -234,9 +228,7 @@ def test_personal_data_is_redacted_if_it_is_asked_for(
     assert b"corp.test" not in path.read_bytes()
 
 
-def test_a_body_of_aiohttp_of_any_kind_is_recorded_without_the_key(
-    service: Echo, tmp_path: Path
-) -> None:
+def test_a_body_of_aiohttp_of_any_kind_is_recorded_without_the_key(service, tmp_path):
     """vcrpy has an object for it: a form, a file among its fields, or a stream."""
     path = tmp_path / "bodies.yaml"
     key = ApiKey(KEY)
@@ -259,7 +251,7 @@ def test_a_body_of_aiohttp_of_any_kind_is_recorded_without_the_key(
     assert len(read_cassette(path)) == 4
 
 
-def test_a_suites_own_settings_stay(service: Echo, tmp_path: Path) -> None:
+def test_a_suites_own_settings_stay(service, tmp_path):
     """Its filters run first, as one function or as several; what they return is redacted."""
     path = tmp_path / "own.yaml"
 
@@ -294,9 +286,7 @@ def test_a_suites_own_settings_stay(service: Echo, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["once", "new_episodes", "all", "any"])
-def test_a_write_is_refused_before_it_is_sent(
-    send: Send, service: Echo, tmp_path: Path, mode: str
-) -> None:
+def test_a_write_is_refused_before_it_is_sent(send, service, tmp_path, mode):
     """The service gets no request. Reads are recorded."""
     with vcr.VCR(**vcr_settings(record_mode=mode)).use_cassette(str(tmp_path / "tape.yaml")):
         with pytest.raises(WriteRefusedError, match=r"nothing was sent.*allow_writes=True"):
@@ -306,7 +296,7 @@ def test_a_write_is_refused_before_it_is_sent(
     assert service.counts == {"GET /v1/users/me": 1}
 
 
-def test_threads_send_no_write(send: Send, service: Echo, tmp_path: Path) -> None:
+def test_threads_send_no_write(send, service, tmp_path):
     """vcrpy asks in each thread."""
 
     def write(number: int) -> None:
@@ -323,9 +313,7 @@ def test_threads_send_no_write(send: Send, service: Echo, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("mode", ["none", "once", "new_episodes"])
-def test_a_write_that_is_replayed_is_free(
-    send: Send, service: Echo, tmp_path: Path, mode: str
-) -> None:
+def test_a_write_that_is_replayed_is_free(send, service, tmp_path, mode):
     """Another write beside it is refused."""
     path = str(tmp_path / "tape.yaml")
     settings = {"match_on": ["method", "uri", "body"], "record_mode": mode}
@@ -344,7 +332,7 @@ class OwnConnection(http.client.HTTPConnection):
     """A connection that vcrpy does not lead, such as one to Docker."""
 
 
-def test_only_what_vcrpy_would_record_is_refused(service: Echo, tmp_path: Path) -> None:
+def test_only_what_vcrpy_would_record_is_refused(service, tmp_path):
     """Another cassette, a host that the suite ignores, and a connection of its own are not."""
     url = f"{service.base_url}/v1/rows"
     with vcr.VCR(**vcr_settings(ignore_localhost=True)).use_cassette(str(tmp_path / "a.yaml")):
@@ -393,9 +381,7 @@ def suite_of_requests(pytester: pytest.Pytester, service: Echo, conftest: str) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["conftest", "own"])
-def test_a_suite_records_with_the_guides_conftest(
-    pytester: pytest.Pytester, service: Echo, name: str
-) -> None:
+def test_a_suite_records_with_the_guides_conftest(pytester, service, name):
     """Its write is refused until it is allowed; then vcrpy and our fixture replay the suite.
 
     The ini file's setting redacts what vcrpy records, too.
@@ -428,7 +414,7 @@ def test_a_suite_records_with_the_guides_conftest(
 
 
 @pytest.mark.slow
-def test_the_settings_need_no_pytest() -> None:
+def test_the_settings_need_no_pytest():
     """vcrpy is used without it, too."""
     code = (
         "import sys; sys.modules['pytest'] = None\n"

@@ -1,7 +1,5 @@
 """Pacing and retries, mostly on a fake clock; a few tests use the real one."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools
@@ -9,14 +7,11 @@ import math
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 from unittest.mock import Mock
 
@@ -33,7 +28,7 @@ import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import AllowanceExhaustedError
 from directmail_lab.readings.reading import RawValues, Reading
-from directmail_lab.server.standin import StandIn, stand_in
+from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session
 from directmail_lab.sessions.transports.allowance import Allowance
 
@@ -53,8 +48,8 @@ def burst(service: Service, n: int, **options: object) -> float:
 @pytest.mark.parametrize("stated", [True, False])
 @pytest.mark.parametrize(("limit", "window_s"), [(5, 2.0), slow(300, 60.0)])
 def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
-    unit: str, stated: bool, limit: int, window_s: float
-) -> None:
+    unit, stated, limit, window_s
+):
     service = Service(Clock(), limit=limit, window_s=window_s, unit=unit)
 
     took_s = burst(service, 3 * limit, reset_unit=unit if stated else None)
@@ -68,10 +63,8 @@ def test_a_burst_over_three_windows_meets_no_refusal_and_wastes_no_time(
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("window_s", [2.0, 60.0, 1800.0])
 @pytest.mark.parametrize("rounding", [math.ceil, math.floor])
-def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
-    unit: str, window_s: float, rounding: object
-) -> None:
-    service = Service(Clock(), window_s=window_s, unit=unit, rounding=rounding)  # type: ignore[arg-type]
+def test_an_unknown_unit_is_learned_from_at_most_one_refusal(unit, window_s, rounding):
+    service = Service(Clock(), window_s=window_s, unit=unit, rounding=rounding)
 
     burst(service, 25, max_wait_s=4000.0)
 
@@ -79,8 +72,7 @@ def test_an_unknown_unit_is_learned_from_at_most_one_refusal(
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_sliding_window_is_followed(unit: str) -> None:
-    """If the service frees each request on its own, pacing follows the headers of the responses."""
+def test_a_sliding_window_is_followed(unit):
     service = Service(Clock(), unit=unit, sliding=True)
 
     burst(service, 20, reset_unit=unit)
@@ -91,7 +83,7 @@ def test_a_sliding_window_is_followed(unit: str) -> None:
 
 @pytest.mark.parametrize("ahead_s", [-80_000.0, -3.0, 3.0, 80_000.0])
 @pytest.mark.parametrize("unit", ["epoch_s", "epoch_ms"])
-def test_the_date_header_corrects_for_a_wrong_clock(unit: str, ahead_s: float) -> None:
+def test_the_date_header_corrects_for_a_wrong_clock(unit, ahead_s):
     """A renewal on the service's clock is converted to ours, and never expected too early."""
     service = Service(Clock(), unit=unit, ahead_s=ahead_s)
 
@@ -101,7 +93,7 @@ def test_the_date_header_corrects_for_a_wrong_clock(unit: str, ahead_s: float) -
     assert took_s < 2.0 + 2.1
 
 
-def test_a_response_with_unchanged_remaining_belongs_to_a_new_window() -> None:
+def test_a_response_with_unchanged_remaining_belongs_to_a_new_window():
     """Reset is 1 in every window here, so only Remaining shows that a new window began."""
     service = Service(Clock(), window_s=1.0, latency_s=0.4)
 
@@ -114,7 +106,7 @@ def test_a_response_with_unchanged_remaining_belongs_to_a_new_window() -> None:
     assert service.statuses == [200] * 7
 
 
-def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() -> None:
+def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other():
     service = Service(Clock())
 
     with client(service) as paced_client:
@@ -125,7 +117,7 @@ def test_operations_with_allowances_of_their_own_do_not_wait_for_each_other() ->
     assert service.clock.slept == []
 
 
-def test_operations_that_share_an_allowance_wait_for_each_other() -> None:
+def test_operations_that_share_an_allowance_wait_for_each_other():
     service = Service(Clock(), limit=12, window_s=10.0, shared=True)
     paths = [f"/v1/{name}" for name in ("lists", "letters", "contacts")]
 
@@ -137,8 +129,7 @@ def test_operations_that_share_an_allowance_wait_for_each_other() -> None:
     assert service.sent_at[-1] - service.sent_at[0] < 1.1 * 40.0
 
 
-def test_another_origin_has_an_allowance_of_its_own() -> None:
-    """The second origin responds at once while the same operation at the first must wait."""
+def test_another_origin_has_an_allowance_of_its_own():
     with stand_in(limit=1) as first, stand_in() as second:
         options: dict[str, Any] = {"max_wait_s": 0, "reset_unit": "seconds_left"}
         session = Session(first.base_url, first.api_key, **options)
@@ -152,7 +143,7 @@ def test_another_origin_has_an_allowance_of_its_own() -> None:
     assert (first.requests["GET /v1/users/me"], second.requests["GET /v1/users/me"]) == (1, 1)
 
 
-def test_even_pace_spreads_the_allowance_over_the_window() -> None:
+def test_even_pace_spreads_the_allowance_over_the_window():
     service = Service(Clock(), limit=10, window_s=10.0)
 
     burst(service, 30, pace="even", reset_unit="seconds_left")
@@ -162,7 +153,7 @@ def test_even_pace_spreads_the_allowance_over_the_window() -> None:
     assert min(gaps) > 0.5
 
 
-def test_pace_off_never_waits() -> None:
+def test_pace_off_never_waits():
     with (
         FaultyService(limit=2, limits={}) as service,
         dm.Session(service.base_url, service.api_key, pace="off") as session,
@@ -175,7 +166,7 @@ def test_pace_off_never_waits() -> None:
         assert len(dm.rate_limits(session)) == 4
 
 
-def test_the_error_for_a_too_long_wait_contains_the_renewal_time() -> None:
+def test_the_error_for_a_too_long_wait_contains_the_renewal_time():
     service = Service(Clock(), window_s=600.0, limit=1)
 
     with client(service, reset_unit="seconds_left", max_wait_s=120.0) as paced_client:
@@ -187,8 +178,7 @@ def test_the_error_for_a_too_long_wait_contains_the_renewal_time() -> None:
     assert (service.clock.slept, len(service.statuses)) == ([], 1)
 
 
-def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> None:
-    """Ctrl-C ends the wait and closes its progress bar, and the next request is paced as usual."""
+def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable():
     clock, bars = Clock(), []
 
     def show(*_: object) -> Mock:
@@ -213,7 +203,7 @@ def test_an_interrupted_wait_ends_at_once_and_leaves_the_session_usable() -> Non
     assert service.statuses == [200, 200]
 
 
-def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
+def test_the_end_of_a_wait_is_known_while_the_request_waits():
     service, seen = Service(Clock(), limit=1), []
 
     def sleep(seconds: float) -> None:
@@ -229,7 +219,7 @@ def test_the_end_of_a_wait_is_known_while_the_request_waits() -> None:
 
 
 @pytest.mark.slow
-def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook() -> None:
+def test_the_progress_bar_of_a_wait_fills_and_disappears_in_a_notebook():
     """tqdm leaves a red bar if one is closed early, so ours is filled first."""
     cell = nbformat.v4.new_code_cell(
         "from directmail_lab.sessions.transports.pacing import waiting_bar\n"
@@ -284,9 +274,7 @@ OF_A_CACHE = told(200, **{"X-RateLimit-Reset": "60", "Age": "50"})
         ),
     ],
 )
-def test_a_request_waits_as_long_as_the_response_asks_for(
-    responses: list[httpx.Response | Exception], slept_s: float
-) -> None:
+def test_a_request_waits_as_long_as_the_response_asks_for(responses, slept_s):
     service = Service(Clock(), instead=responses)
     reads = sum(getattr(response, "status_code", 0) == 200 for response in responses)
 
@@ -317,12 +305,12 @@ ATTEMPTS = [
 
 @pytest.mark.parametrize(("method", "failure", "attempts", "options"), ATTEMPTS, ids=repr)
 def test_only_a_read_is_repeated_and_only_after_a_failure_that_may_pass(
-    method: str, failure: int | Exception, attempts: int, options: dict[str, Any]
-) -> None:
+    method, failure, attempts, options
+):
     """The last response or error reaches the caller unchanged, and each response is a reading."""
     service, log = Service(Clock()), SessionRecording("paced", BASE_URL)
     is_status = isinstance(failure, int)
-    service.instead = [httpx.Response(failure) if is_status else failure for _ in range(9)]  # type: ignore[arg-type]
+    service.instead = [httpx.Response(failure) if is_status else failure for _ in range(9)]
 
     with client(service, recording=log) as paced_client:
         try:
@@ -353,10 +341,7 @@ async def gather(service: Service, n: int, **options: object) -> list[int | Base
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("pace", ["burst", "even"])
-def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(
-    unit: str, pace: str
-) -> None:
-    """Seventeen concurrent tasks get no refusal, and no task overtakes an earlier one."""
+def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(unit, pace):
     service = Service(Clock(), unit=unit)
 
     order = asyncio.run(gather(service, 17, reset_unit=unit, pace=pace))
@@ -365,7 +350,7 @@ def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(
     assert order == list(range(17))
 
 
-def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
+def test_max_wait_s_bounds_all_waiting_of_each_request():
     service = Service(Clock(), window_s=50.0)
 
     order = asyncio.run(gather(service, 17, reset_unit="seconds_left", max_wait_s=120.0))
@@ -375,7 +360,7 @@ def test_max_wait_s_bounds_all_waiting_of_each_request() -> None:
     assert max(service.sent_at) - START < 120.0
 
 
-def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
+def test_a_read_that_is_always_refused_ends_when_its_time_is_over():
     service = Service(Clock())
     service.instead = [told() for _ in range(99)]
 
@@ -388,7 +373,7 @@ def test_a_read_that_is_always_refused_ends_when_its_time_is_over() -> None:
     assert 5.0 < service.clock.now - START < 10.0
 
 
-def test_a_read_that_is_always_refused_is_sent_eight_times() -> None:
+def test_a_read_that_is_always_refused_is_sent_eight_times():
     """Each renewal that the service names passes, and it refuses again. Each wait has a bar."""
     service, progress = Service(Clock()), Mock()
     service.instead = [told() for _ in range(99)]
@@ -403,7 +388,7 @@ def test_a_read_that_is_always_refused_is_sent_eight_times() -> None:
     assert service.clock.now - START < 30.0
 
 
-def test_an_assumed_renewal_is_not_told_as_a_fact() -> None:
+def test_an_assumed_renewal_is_not_told_as_a_fact():
     """A service may say that nothing remains, but not until when."""
     nothing = {"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "soon"}
     service = Service(Clock(), instead=[httpx.Response(200, headers=nothing)])
@@ -416,7 +401,7 @@ def test_an_assumed_renewal_is_not_told_as_a_fact() -> None:
     assert caught.value.until is None
 
 
-def test_a_task_that_is_cancelled_during_its_wait_does_not_delay_the_next() -> None:
+def test_a_task_that_is_cancelled_during_its_wait_does_not_delay_the_next():
     service = Service(Clock(), limit=1)
 
     async def sleep_async(seconds: float) -> None:
@@ -437,7 +422,7 @@ def test_a_task_that_is_cancelled_during_its_wait_does_not_delay_the_next() -> N
     assert asyncio.run(go()) == 200
 
 
-def test_threads_never_overrun_a_real_service() -> None:
+def test_threads_never_overrun_a_real_service():
     """Eight threads try fifteen reads: five are sent, and ten raise as nothing remains."""
 
     def read(_: int) -> int | None:
@@ -461,7 +446,7 @@ def reading(remaining: int, reset: int, at: float, elapsed_s: float = 0.0) -> Re
     return Reading(at, "GET", ME, 200, raw(5, remaining, reset), elapsed_s=elapsed_s)
 
 
-def test_an_overtaken_response_does_not_increase_the_allowance() -> None:
+def test_an_overtaken_response_does_not_increase_the_allowance():
     allowance = Allowance(lambda: "milliseconds_left")
 
     sent = [allowance.wait_s(START, "a")]
@@ -499,21 +484,19 @@ def sent_while(allowance: Allowance, falls: list[int], gap_s: float = 0.01) -> i
         pytest.param([1, 90, *[1] * 20], 2, id="others, just now"),
     ],
 )
-def test_each_request_reserves_what_other_programs_use_meanwhile(
-    falls: list[int], sent: int
-) -> None:
+def test_each_request_reserves_what_other_programs_use_meanwhile(falls, sent):
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, falls) == sent
 
 
-def test_a_session_that_sends_occasionally_is_not_delayed() -> None:
+def test_a_session_that_sends_occasionally_is_not_delayed():
     allowance = Allowance(lambda: "milliseconds_left")
 
     assert sent_while(allowance, [1, 90, *[1] * 20], gap_s=5.0) == 11
 
 
-def test_usage_by_other_programs_is_forgotten_when_the_allowance_renews() -> None:
+def test_usage_by_other_programs_is_forgotten_when_the_allowance_renews():
     """The first request of a window finds out what remains; then all of it may be used."""
     allowance = Allowance(lambda: "milliseconds_left")
 
@@ -526,7 +509,7 @@ def test_usage_by_other_programs_is_forgotten_when_the_allowance_renews() -> Non
     assert after == [False, False, False, True]
 
 
-def test_own_requests_in_flight_are_not_taken_for_those_of_others() -> None:
+def test_own_requests_in_flight_are_not_taken_for_those_of_others():
     """Four requests are in flight, and the response to the last one arrives first."""
     allowance = Allowance(lambda: "milliseconds_left")
     allowance.wait_s(START, "first")
@@ -541,7 +524,7 @@ def test_own_requests_in_flight_are_not_taken_for_those_of_others() -> None:
     assert sent == [0.0] * 6
 
 
-def test_a_request_that_costs_more_than_one_is_not_sent_when_too_little_is_left() -> None:
+def test_a_request_that_costs_more_than_one_is_not_sent_when_too_little_is_left():
     service = Service(Clock(), limit=23, cost=5)
 
     burst(service, 12)
@@ -595,8 +578,8 @@ def read_at_once(service: Service, sessions: int, reads: int) -> float:
 
 @pytest.mark.parametrize(("sessions", "reads", "refused"), [(8, 50, 0.07), (2, 200, 0.02)])
 def test_sessions_that_know_nothing_of_each_other_hardly_overrun_the_allowance(
-    sessions: int, reads: int, refused: float
-) -> None:
+    sessions, reads, refused
+):
     """The sessions take about as long as one, because the headers tell them when to stop."""
     service = Service(Clock(), limit=40, window_s=3.0)
 
@@ -607,53 +590,9 @@ def test_sessions_that_know_nothing_of_each_other_hardly_overrun_the_allowance(
     assert took_s <= 1.2 * 27.0
 
 
-READER = """
-import sys, time
-from concurrent.futures import ThreadPoolExecutor
-import directmail_lab as dm
-
-address, key, requests, threads = sys.argv[1:]
-session = dm.Session(address, key)
-session.get("/v1/lists")  # loads certificates and connects: in many processes, it takes seconds
-print("ready", flush=True)
-sys.stdin.readline()
-began = time.time()
-with ThreadPoolExecutor(int(threads)) as pool:
-    got = [*pool.map(lambda _: session.get("/v1/users/me").status_code, range(int(requests)))]
-assert set(got) == {200}
-print(began, time.time(), (dm.rate_limits(session)["status"] == 429).sum())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("processes", "requests", "threads"), [(6, 20, 1), (2, 60, 4)])
-def test_processes_share_one_allowance(processes: int, requests: int, threads: int) -> None:
-    """No read of the 120 fails. The bounds are wide because the machine may be busy."""
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with stand_in(limit=40, window_s=3.0, limits={}) as service, ExitStack() as stack:
-        command = [sys.executable, "-c", READER, service.base_url, service.api_key]
-        command += [str(requests), str(threads)]
-        started = [
-            stack.enter_context(subprocess.Popen(command, text=True, **pipes))
-            for _ in range(processes)
-        ]
-        for process in started:
-            process.stdout.readline()
-        for process in started:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        ends = [process.communicate()[0].split() for process in started]
-    began, ended, refused = zip(*[map(float, each) for each in ends], strict=True)
-
-    assert sum(refused) <= 0.2 * 120
-    assert max(ended) - min(began) <= 2.5 * 2 * 3.0
-
-
 @pytest.mark.posix("forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_forked_while_others_send_does_not_hang(
-    service: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_forked_while_others_send_does_not_hang(service, monkeypatch):
     """The other threads do not exist in the child, so none of them can release a lock there."""
     entered, over = threading.Event(), threading.Event()
     wait_s = Allowance.wait_s
@@ -680,7 +619,7 @@ def test_a_child_forked_while_others_send_does_not_hang(
     assert os.waitstatus_to_exitcode(status) == 1
 
 
-def test_a_refused_read_pauses_though_the_renewal_seems_past() -> None:
+def test_a_refused_read_pauses_though_the_renewal_seems_past():
     """Pacing's clock is a minute ahead of the readings', so it backs off for 1, 2, 4, … seconds."""
     service = Service(Clock(), window_s=5.0)
     transport = paced(service, reset_unit="seconds_left", max_wait_s=300.0)

@@ -1,13 +1,10 @@
 """A recording as one HTML file: what is in it, what never is, and when it is not written."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import answered, get, recorded, theirs, typed
@@ -20,15 +17,10 @@ from directmail_lab.errors import DirectMailLabError
 from directmail_lab.share import cassette_page as page
 from directmail_lab.share.cassette_page import save_page
 
-if TYPE_CHECKING:
-    from directmail_lab.exchange.values import Interaction
-    from directmail_lab.sessions.session import Session
-
 KEY = "pg+7_Tw3X~planted~in-a-page"
 
 
-def test_the_policy_forbids_every_load_and_there_is_no_script() -> None:
-    """The policy stands before the style, and neither can end early."""
+def test_the_policy_forbids_every_load_and_there_is_no_script():
     path = recorded("tour.yaml", answered(body="</style><script>1</script><!--"))
     text = save_page(read_cassette(path), "a new folder/tour.html").read_text("utf-8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
@@ -42,8 +34,7 @@ def test_the_policy_forbids_every_load_and_there_is_no_script() -> None:
     assert not re.search("<script|<!--", text)
 
 
-def test_the_same_recording_gives_the_same_bytes_without_path_of_the_author(tmp_path: Path) -> None:
-    """The page tells neither when nor where it was made."""
+def test_the_same_recording_gives_the_same_bytes_without_path_of_the_author(tmp_path):
     home = tmp_path / "home-of-someone"
     path = recorded(home / "cassettes" / "tour.yaml", *[answered(get(f"/v1/{n}")) for n in "abc"])
     first = save_page(read_cassette(path), "first.html").read_bytes()
@@ -66,10 +57,7 @@ def test_the_same_recording_gives_the_same_bytes_without_path_of_the_author(tmp_
     ],
     ids=["body", "header", "base64", "binary", "address", "name"],
 )
-def test_a_planted_key_is_found_before_anything_is_written(
-    monkeypatch: pytest.MonkeyPatch, planted: Interaction, name: str
-) -> None:
-    """The message says where, without the key. A file that was there stays."""
+def test_a_planted_key_is_found_before_anything_is_written(monkeypatch, planted, name):
     path = recorded(f"{name}.yaml", answered(), planted)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     Path("tour.html").write_text("before")
@@ -80,8 +68,7 @@ def test_a_planted_key_is_found_before_anything_is_written(
     assert Path("tour.html").read_text() == "before"
 
 
-def test_other_credentials_are_refused_and_personal_data_gives_a_warning() -> None:
-    """The warning says how many of what, and has the command that replaces the data."""
+def test_other_credentials_are_refused_and_personal_data_gives_a_warning():
     refused = recorded("refused.yaml", answered(body='{"note": "sk-live-8fK2xQ9zLr7T5vBn3M"}'))
     bodies = [f'{{"email": "{name}@corp.com"}}' for name in ("joe", "ann", "joe")]
     personal = recorded("personal.yaml", *[answered(body=body) for body in bodies])
@@ -97,7 +84,7 @@ def test_other_credentials_are_refused_and_personal_data_gives_a_warning() -> No
     assert not target.with_name("refused.html").exists()
 
 
-def test_a_page_has_nothing_that_is_redacted_when_it_is_read() -> None:
+def test_a_page_has_nothing_that_is_redacted_when_it_is_read():
     """Another program's file contains its key; the page does not."""
     request = replace(get(), headers=(("Authorization", f"Bearer {KEY}"),))
     path = theirs("theirs.yaml", answered(request, json.dumps({"you_sent": KEY})))
@@ -107,8 +94,7 @@ def test_a_page_has_nothing_that_is_redacted_when_it_is_read() -> None:
     assert KEY not in content
 
 
-def test_a_page_that_would_be_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sentence says what to do instead."""
+def test_a_page_that_would_be_too_large_is_not_written(monkeypatch):
     recording = read_cassette(recorded("tour.yaml", *[answered()] * 3))
     monkeypatch.setattr(page, "_MAX_BYTES", 1_500)
     with pytest.raises(DirectMailLabError, match="larger than 1,500 bytes"):
@@ -117,19 +103,27 @@ def test_a_page_that_would_be_too_large_is_not_written(monkeypatch: pytest.Monke
     assert not Path("tour.html").exists()
 
 
-def test_a_hostile_name_is_escaped(tmp_path: Path) -> None:
-    """The name is the page's title."""
-    path = recorded(tmp_path / "tour.yaml", answered(get("/<script>x</script>")))
-    hostile = path.rename(tmp_path / "a<b>&c\u202e.yaml")
+@pytest.mark.posix("a file's name with markup")
+def test_a_hostile_cassette_is_escaped(tmp_path):
+    """Every field and the name are shown as text; a picture of an odd type is no picture."""
+    markup = "<img src=x onerror='hacked=1'>\u202e"
+    one = answered(get(f"/v1/{markup}?q={markup}"), markup)
+    headers = (("X-A", markup), ("X-RateLimit-Remaining", markup), ("Content-Type", markup))
+    picture = typed(f'image/png"{markup}', b"\x89PNG")
+    picture = replace(picture, request=get(f"https://{markup}/", base=""))
+    response = replace(one.response, reason=markup, headers=headers)
+    path = recorded(tmp_path / "tour.yaml", replace(one, response=response), picture)
+    hostile = path.rename(tmp_path / f"a{markup}&c.yaml")
     text = save_page(read_cassette(hostile), "hostile.html").read_text("utf-8")
 
-    assert "<title>a&lt;b&gt;&amp;c </title>" in text
-    assert "<b>" not in text
+    assert "<title>a&lt;img src=x onerror=&#x27;hacked=1&#x27;&gt; &amp;c</title>" in text
+    assert text.count("&lt;img src=x") == 13
+    assert "<img" not in text
     assert "\u202e" not in text
 
 
 @pytest.mark.filterwarnings("ignore:The page contains")
-def test_the_page_of_a_session_has_what_the_session_received(connected: Session) -> None:
+def test_the_page_of_a_session_has_what_the_session_received(connected):
     """`browse` saves it, without the key. Later responses are not in it."""
     dm.me()
     view = dm.browse()
@@ -143,15 +137,14 @@ def test_the_page_of_a_session_has_what_the_session_received(connected: Session)
 
 @pytest.mark.filterwarnings("ignore:The page contains")
 @pytest.mark.usefixtures("tour")
-def test_the_command_writes_a_page_and_keeps_an_existing_file() -> None:
-    """By default, the page has the cassette's name. The command exits with 2 if it fails."""
+def test_the_command_writes_a_page_and_keeps_an_existing_file():
     first, again = [CliRunner().invoke(app, ["cassette", "page", "tour"]) for _ in range(2)]
 
     assert "Wrote tour.html (" in first.output
     assert "tour.html already exists" in str(again.exception)
 
 
-def test_a_page_never_replaces_its_own_recording(tour: Path) -> None:
+def test_a_page_never_replaces_its_own_recording(tour):
     """Also with ``--force``, which allows a file to be replaced, and through another path."""
     before = tour.read_bytes()
     alias = tour.with_name("alias.yaml")

@@ -1,7 +1,5 @@
 """The pages of a list, in the styles of many services, from a real server on loopback."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json
@@ -388,8 +386,6 @@ WARNED = {
 
 
 class ListServer(LoopbackServer):
-    """Serves one style, and counts its requests."""
-
     style: Style
 
     def __init__(self) -> None:
@@ -435,18 +431,14 @@ def serve(server: ListServer) -> Iterator[Callable[[Style], str]]:
     [*((style, {}) for style in FOLLOWED.values()), *WITH_A_QUERY.values()],
     ids=[*FOLLOWED, *WITH_A_QUERY],
 )
-def test_one_frame_has_all_records_of_a_list(
-    serve: Callable[[Style], str], style: Style, query: Query
-) -> None:
+def test_one_frame_has_all_records_of_a_list(serve, style, query):
     got = dm.frame(dm.pages(serve(style), params=query))
 
     assert got["id"].tolist() == IDS
 
 
 @pytest.mark.parametrize(("style", "options"), NAMED.values(), ids=NAMED)
-def test_the_way_that_the_caller_names_is_followed_to_the_end(
-    serve: Callable[[Style], str], style: Style, options: dict[str, Any]
-) -> None:
+def test_the_way_that_the_caller_names_is_followed_to_the_end(serve, style, options):
     path = serve(style)
     for _ in range(2):
         texts = [page.text for page in dm.pages(path, **options)]
@@ -455,9 +447,7 @@ def test_the_way_that_the_caller_names_is_followed_to_the_end(
         assert [int(each) for each in re.findall(r'"id": (\d+)', "".join(texts))] == IDS
 
 
-def test_pages_are_requested_once_and_replayed_at_any_address(
-    serve: Callable[[Style], str], server: ListServer
-) -> None:
+def test_pages_are_requested_once_and_replayed_at_any_address(serve, server):
     """The recorded bodies contain links to the old address, but paging stays at this one."""
     path = serve(FOLLOWED["next_url"])
     with dm.record("pages"):
@@ -497,14 +487,8 @@ ENDS: list[tuple[object, dict[str, Any], int]] = [
 
 @pytest.mark.parametrize(("says", "options", "pages"), ENDS)
 def test_a_list_without_an_empty_page_ends_at_its_total_or_last_link(
-    serve: Callable[[Style], str],
-    server: ListServer,
-    says: Any,
-    options: dict[str, Any],
-    pages: int,
-) -> None:
-    """A total of records or pages shows the end, or a page without a link to the next one."""
-
+    serve, server, says, options, pages
+):
     def style(query: Query, _: str) -> object:
         number = int(query["n"])
         said = says(number) if callable(says) else says
@@ -528,9 +512,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("says", WRONG)
-def test_no_page_is_skipped_if_the_paging_data_is_wrong(
-    serve: Callable[[Style], str], says: dict[str, Any]
-) -> None:
+def test_no_page_is_skipped_if_the_paging_data_is_wrong(serve, says):
     """A total is ignored if it is malformed, contradicts another number, or is that of the page."""
     path = serve(by_page(lambda r, *_: {"data": r, **(says or {"total": len(r)})}))
 
@@ -538,18 +520,14 @@ def test_no_page_is_skipped_if_the_paging_data_is_wrong(
 
 
 @pytest.mark.parametrize("says", [{"total": 7}, {"total_pages": 3}, {"next": "?page=3"}])
-def test_a_short_page_that_announces_more_is_not_the_last(
-    serve: Callable[[Style], str], says: dict[str, object]
-) -> None:
+def test_a_short_page_that_announces_more_is_not_the_last(serve, says):
     """A service may filter records after splitting them into pages."""
     path = serve(cut_at(SHORT_SECOND, **says))
 
     assert dm.frame(dm.pages(path, page="page"))["id"].tolist() == IDS
 
 
-def test_the_progress_bar_of_pages_says_how_many_came(
-    serve: Callable[[Style], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_progress_bar_of_pages_says_how_many_came(serve, monkeypatch):
     """The total is unknown, so the bar counts each page as it arrives."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
@@ -564,9 +542,7 @@ def test_the_progress_bar_of_pages_says_how_many_came(
 @pytest.mark.parametrize(
     "style", [FOLLOWED["next_url"], with_link("rel=next")], ids=["body", "header"]
 )
-def test_a_link_to_another_origin_is_not_followed(
-    serve: Callable[[Style], str], server: ListServer, style: Style
-) -> None:
+def test_a_link_to_another_origin_is_not_followed(serve, server, style):
     """A response must not decide where requests and the key go."""
     path = serve(lambda query, _: style(query, "https://x.test"))
     with pytest.raises(dm.errors.AddressError, match="nothing was sent there"):
@@ -575,7 +551,7 @@ def test_a_link_to_another_origin_is_not_followed(
     assert server.requests == {path: 1}
 
 
-def test_a_failed_page_raises_an_error(serve: Callable[[Style], str]) -> None:
+def test_a_failed_page_raises_an_error(serve):
     with pytest.raises(dm.errors.ServiceError, match="500"):
         list(dm.pages(serve(lambda *_: Reply({}, {}, 500))))
 
@@ -590,14 +566,14 @@ def test_a_failed_page_raises_an_error(serve: Callable[[Style], str]) -> None:
     ],
     ids=["token", "address", "flag", "nothing known"],
 )
-def test_a_cursor_that_no_page_has_is_said(serve: Callable[[Style], str], style: Style) -> None:
+def test_a_cursor_that_no_page_has_is_said(serve, style):
     """Its name may be misspelled, or be that of the parameter."""
     path = serve(style)
     with pytest.warns(UserWarning, match=r"3 records came\. There may be more.*cursor="):
         list(dm.pages(path, cursor="next_cursr"))
 
 
-def test_csv_has_all_its_pages(serve: Callable[[Style], str]) -> None:
+def test_csv_has_all_its_pages(serve):
     """The header of a table is no record."""
     path = serve(
         by_page(
@@ -613,18 +589,14 @@ def test_csv_has_all_its_pages(serve: Callable[[Style], str]) -> None:
 
 
 @pytest.mark.parametrize("option", ["page", "offset"])
-def test_a_number_in_place_of_a_name_is_an_error(
-    serve: Callable[[Style], str], option: str
-) -> None:
+def test_a_number_in_place_of_a_name_is_an_error(serve, option):
     path = serve(FOLLOWED["next_url"])
     with pytest.raises(ValueError, match=rf'{option}= is the name .*params=\{{"{option}": 2\}}'):
-        dm.pages(path, **{option: 2})  # type: ignore[arg-type]
+        dm.pages(path, **{option: 2})
 
 
 @pytest.mark.parametrize(("style", "message", "count", "query"), WARNED.values(), ids=WARNED)
-def test_a_list_that_may_not_be_whole_says_so(
-    serve: Callable[[Style], str], style: Style, message: str, count: int, query: Query
-) -> None:
+def test_a_list_that_may_not_be_whole_says_so(serve, style, message, count, query):
     path = serve(style)
     with pytest.warns(UserWarning, match=message) as caught:
         got = dm.frame(dm.pages(path, params=query))
@@ -644,9 +616,7 @@ def test_a_list_that_may_not_be_whole_says_so(
     ],
     ids=["address", "token", "page", "offset"],
 )
-def test_equal_pages_at_different_addresses_are_all_kept(
-    serve: Callable[[Style], str], style: Style
-) -> None:
+def test_equal_pages_at_different_addresses_are_all_kept(serve, style):
     """Records without an id may well be equal."""
     assert len(dm.frame(dm.pages(serve(style)))) == len(RECORDS)
 
@@ -674,8 +644,7 @@ def page_with(body: Any, query: Query, headers: dict[str, str]) -> Page:
     query=st.dictionaries(NAMES, st.sampled_from(["1", "x", "9" * 5000]), max_size=2),
     total=st.sampled_from(["7", "", "9" * 5000, "-1"]),
 )
-def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -> None:
-    """Whatever a service sends, a page is the last, or says how to request the next."""
+def test_no_page_breaks_the_reading_of_it(body, query, total):
     page = page_with(body, query, {"X-Total-Count": total, "Content-Range": f"0-2/{total}"})
     pages = PageList()
     answer = pages.next_of(page)
@@ -694,14 +663,14 @@ def test_no_page_breaks_the_reading_of_it(body: Any, query: Query, total: str) -
     ],
     ids=["an odd number", "a total", "no next page", "a larger limit"],
 )
-def test_a_list_that_seems_whole_gives_no_warning(body: Any) -> None:
+def test_a_list_that_seems_whole_gives_no_warning(body):
     """Neither an odd number of records nor a round one with a statement looks like a first page."""
     page = page_with(body, {}, {})
 
     assert PageList().next_of(page) == Next()
 
 
-def test_a_part_that_was_asked_for_is_whole(serve: Callable[[Style], str]) -> None:
+def test_a_part_that_was_asked_for_is_whole(serve):
     """Neither ``max_pages`` nor a later start is an accident."""
     path = serve(FOLLOWED["offset, limit and total"])
     first = dm.frame(dm.pages(path, max_pages=2))

@@ -1,13 +1,11 @@
 """Personal data becomes pseudonyms: stable, of the same type, and only if the user asks."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
+from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import answered, get, opened
@@ -19,9 +17,6 @@ from directmail_lab.redaction.personal import count_personal
 from directmail_lab.redaction.suspects import texts_of
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 EMAIL = "joe.smith+mail@corp.com"
 PHONE = "+31 6 1234 5678"
@@ -36,7 +31,7 @@ def counts_of(*interactions: Interaction) -> dict[str, int]:
     return count_personal(text for each in interactions for text in texts_of(each))
 
 
-def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
+def test_addresses_and_numbers_are_replaced_wherever_they_are():
     request = Request(
         "POST",
         "https://api.test/v1/joe%40corp.com?phone=%2B31612345678",
@@ -52,7 +47,7 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are() -> None:
 
 
 @pytest.mark.parametrize("number", [PHONE, "+31612345678", "%2B31612345678", "+31(6)12345678"])
-def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str) -> None:
+def test_equal_values_get_equal_pseudonyms_however_they_are_written(number):
     """A replay with other spaces or escapes must still find the recorded response."""
     pseudonym = PERSONAL.text("joe@corp.com")
 
@@ -72,11 +67,11 @@ def test_equal_values_get_equal_pseudonyms_however_they_are_written(number: str)
         "1763697600123, python-httpx/0.28.1, @decorator and a@b",
     ],
 )
-def test_dates_ids_and_addresses_of_machines_are_no_personal_data(text: str) -> None:
+def test_dates_ids_and_addresses_of_machines_are_no_personal_data(text):
     assert PERSONAL.text(text) == text
 
 
-def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte() -> None:
+def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte():
     body = (
         '{ "name":"Jo","n": 12.10, "n":1e400, "a":{"city": "Ede", "b":[{"city":"Ede"}]},'
         '\n"city":"\\u00e9", "x":"\\/", "name":null}'
@@ -89,7 +84,7 @@ def test_named_fields_and_dotted_paths_are_replaced_and_no_other_byte() -> None:
     )
 
 
-def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
+def test_a_pseudonym_is_of_the_type_it_replaces():
     body = '{"v": 12, "w": 1.5, "x": null, "y": true, "z": {"q": ["a", 2]}, "e": "", "tel": "06"}'
     got = json.loads(redacted(body, "v", "w", "x", "y", "z", "e", "personal"))
 
@@ -102,12 +97,9 @@ def test_a_pseudonym_is_of_the_type_it_replaces() -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [
-        *("firstName", "LAST-NAME", "company", "address_line_1", "city", "mobile", "dateOfBirth"),
-    ],
+    ["firstName", "LAST-NAME", "company", "address_line_1", "city", "mobile", "dateOfBirth"],
 )
-def test_personal_fields_are_known_by_their_names(field: str) -> None:
-    """Personal fields are found at any depth of JSON, in forms and in queries, in any spelling."""
+def test_personal_fields_are_known_by_their_names(field):
     texts = (
         json.dumps({"a": [{field: "Ada 1"}, {field: None}, {"b": {field: ["Ada 1"]}}]}),
         f"x=1&{field}=Ada+1",
@@ -122,7 +114,7 @@ def test_personal_fields_are_known_by_their_names(field: str) -> None:
     assert [len(text.splitlines()) for text in written] == [len(t.splitlines()) for t in texts]
 
 
-def test_fields_below_an_address_or_a_name_are_personal() -> None:
+def test_fields_below_an_address_or_a_name_are_personal():
     """A company's fields stay, because its id is not a person's."""
     body = (
         '{"address": {"country": "NL", "lines": ["Quay 1", "", 1234], "main": true},'
@@ -141,9 +133,7 @@ def test_fields_below_an_address_or_a_name_are_personal() -> None:
 
 @pytest.mark.parametrize("before", ["Contact:\n", "\u00eb ", "\\"])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_replacing_an_email_address_after_an_escape_keeps_json_valid(
-    before: str, ascii_only: bool
-) -> None:
+def test_replacing_an_email_address_after_an_escape_keeps_json_valid(before, ascii_only):
     for address in ("john@corp.com", "zoë@corp.com"):
         body = json.dumps({"t": f"{before}{address}"}, ensure_ascii=ascii_only)
 
@@ -151,7 +141,7 @@ def test_replacing_an_email_address_after_an_escape_keeps_json_valid(
         assert PERSONAL.text(f"data: {body}") == f"data: {redacted(body, 'personal')}"
 
 
-def test_different_values_of_each_kind_are_counted() -> None:
+def test_different_values_of_each_kind_are_counted():
     """A repeated address counts once; examples and the stand-in's people do not count."""
     request = Request("GET", "https://a.test/?email=joe.smith%2Bmail%40corp.com")
     bodies = (
@@ -172,8 +162,6 @@ def test_different_values_of_each_kind_are_counted() -> None:
     assert counts_of(*map(PERSONAL.interaction, interactions)) == {}
 
 
-# -- the end of a recording --------------------------------------------------------------------
-
 JOE = answered(body='{"email": "joe@corp.com", "phone": "+31 6 1234 5678"}')
 NO_ONE = answered(body='{"email": "stand-in@example.com", "from": "no-reply@corp.com"}')
 
@@ -187,8 +175,7 @@ def notices(*interactions: Interaction, redact: Iterable[str] = ()) -> list[str]
     return lines
 
 
-def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do() -> None:
-    """The notice is one line with the counts, the command to redact, and how to record without."""
+def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do():
     assert notices(JOE, JOE) == [
         "Cassette 'tour' contains 1 e-mail address, 1 telephone number. Before you share it: "
         "directmail-lab cassette redact tour --redact personal, or record it with "
@@ -196,7 +183,7 @@ def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do() -> 
     ]
 
 
-def test_a_notice_names_what_looks_like_a_credential_and_the_command_that_removes_it() -> None:
+def test_a_notice_names_what_looks_like_a_credential_and_the_command_that_removes_it():
     """A recording keeps it, because only its form shows what it may be."""
     assert notices(answered(body='{"note": "prod_3f9aK2xQ9zLr7Tb4"}')) == [
         "Cassette 'tour' contains what looks like a credential: a service's key, by its prefix. "
@@ -204,8 +191,7 @@ def test_a_notice_names_what_looks_like_a_credential_and_the_command_that_remove
     ]
 
 
-def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
-    """Examples, pseudonyms and recordings without interactions cause no notice."""
+def test_there_is_no_notice_where_nothing_personal_was_recorded():
     lines = notices(NO_ONE) + notices(JOE, redact=["personal"])
     with opened("tour", "any", notice=lines.append) as cassette:
         cassette.play(get())
@@ -220,9 +206,7 @@ def test_there_is_no_notice_where_nothing_personal_was_recorded() -> None:
 
 
 @pytest.mark.parametrize(("count", "padding", "searched"), [(2500, 10, "834"), (4, 400_000, "2")])
-def test_the_notice_for_a_large_recording_says_how_much_was_searched(
-    count: int, padding: int, searched: str
-) -> None:
+def test_the_notice_for_a_large_recording_says_how_much_was_searched(count, padding, searched):
     """The sample is spread over the whole recording, and no larger than a megabyte."""
     texts = (f'"u{number}@corp.com {"x" * padding}"' for number in range(count))
     (line,) = notices(*(answered(body=text) for text in texts))
@@ -230,9 +214,7 @@ def test_the_notice_for_a_large_recording_says_how_much_was_searched(
     assert f" in the {searched} of its interactions that were searched. " in line
 
 
-def test_a_session_warns_of_personal_data_when_a_recording_ends(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_session_warns_of_personal_data_when_a_recording_ends(caplog):
     with (
         stand_in(user={"name": "Joe", "email": "joe@corp.com"}) as service,
         Session(service.base_url, ApiKey(service.api_key)) as session,

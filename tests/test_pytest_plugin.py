@@ -35,7 +35,6 @@ from directmail_lab.pytest_plugin.responses import RespondingSession
 from directmail_lab.pytest_plugin.settings import TABLE
 
 if TYPE_CHECKING:
-    from faulty_service import FaultyService
 
     from directmail_lab.server.standin import StandIn
 
@@ -95,9 +94,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 # -- record, then replay -----------------------------------------------------------------------
 
 
-def test_a_recorded_test_replays_without_key_or_network(
-    run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recorded_test_replays_without_key_or_network(run, account, monkeypatch):
     """Recording writes the test's own cassette beside it; afterwards even ``once`` needs no key."""
     run(TWO_CALLS, RECORD, passed=1)
     account.close()
@@ -110,7 +107,7 @@ def test_a_recorded_test_replays_without_key_or_network(
     assert len(read_cassette(OWN)) == 2
 
 
-def test_a_test_that_sends_nothing_needs_no_cassette(run: Run, account: StandIn) -> None:
+def test_a_test_that_sends_nothing_needs_no_cassette(run, account):
     """The fixture alone neither fails a test nor writes a file."""
     source = "def test_me(directmail): assert directmail.base_url"
     for option in ([], [RECORD]):
@@ -119,7 +116,7 @@ def test_a_test_that_sends_nothing_needs_no_cassette(run: Run, account: StandIn)
     assert not OWN.exists()
 
 
-def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
+def test_a_missing_cassette_or_key_says_what_to_do(run):
     """The error names the exact command and variables that help, and nothing is written."""
     missing, without_key = run(TWO_CALLS, failed=1), run(TWO_CALLS, RECORD, errors=1)
 
@@ -142,9 +139,7 @@ def test_a_missing_cassette_or_key_says_what_to_do(run: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("account")
-def test_a_fixture_says_where_the_cassette_is(
-    pytester: pytest.Pytester, run: Run, returned: str, made: str
-) -> None:
+def test_a_fixture_says_where_the_cassette_is(pytester, run, returned, made):
     """The fixture returns a name, a path or a folder; a marker's cassette wins over it."""
     Path("flat").mkdir()
     pytester.makeconftest(
@@ -171,8 +166,8 @@ def test_a_fixture_says_where_the_cassette_is(
     ("marker", "failed"), [("", 1), ("unplayed='allow'", 0), ("cassette='tour'", 0)]
 )
 def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
-    run: Run, service: StandIn, marker: str, failed: int
-) -> None:
+    run, service, marker, failed
+):
     """A test's own cassette must match the test exactly, but a shared cassette need not."""
     recorded(OWN, service, 2)
     recorded(TOUR, service, 2)
@@ -183,9 +178,7 @@ def test_responses_left_unplayed_fail_a_test_that_has_its_own_cassette(
 
 
 @pytest.mark.parametrize(("end", "errors"), [("directmail.get('/v1/lists')", 0), ("None", 1)])
-def test_a_fixture_may_request_the_remaining_responses_in_its_teardown(
-    run: Run, account: StandIn, end: str, errors: int
-) -> None:
+def test_a_fixture_may_request_the_remaining_responses_in_its_teardown(run, account, end, errors):
     """Unplayed responses are counted after it."""
     source = f"""
         import pytest
@@ -204,7 +197,7 @@ def test_a_fixture_may_request_the_remaining_responses_in_its_teardown(
     assert ("did not request every response" in str(result.stdout)) == bool(errors)
 
 
-def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
+def test_nothing_is_sent_in_a_replay(run, account):
     """Not even with a key. A test that skips midway does not fail for unplayed responses."""
     recorded(OWN, account)
     before = account.requests.copy()
@@ -231,9 +224,7 @@ def test_nothing_is_sent_in_a_replay(run: Run, account: StandIn) -> None:
         slow("; directmail.close()", 1),
     ],
 )
-def test_a_re_recorded_cassette_contains_only_what_the_test_requests(
-    run: Run, account: StandIn, then: str, count: int
-) -> None:
+def test_a_re_recorded_cassette_contains_only_what_the_test_requests(run, account, then, count):
     """The command in the failure message must help, whatever mode the session is in at the end."""
     recorded(OWN, account, 2, "/v1/lists?page=1")
     run(ONE_CALL + then, failed=1)
@@ -264,9 +255,7 @@ MODULE = """
         slow(marked("cassette='test_account/test_me'", f"{ONE_CALL}; assert 0"), "failed"),
     ],
 )
-def test_a_failed_re_recording_keeps_the_old_cassette(
-    run: Run, account: StandIn, source: str, outcome: str
-) -> None:
+def test_a_failed_re_recording_keeps_the_old_cassette(run, account, source, outcome):
     """The report says so. If the test passes, the new recording replaces the old one."""
     own = OWN.with_stem("directmail_session") if "directmail_session" in source else OWN
     recorded(own, account, 2)
@@ -282,9 +271,7 @@ def test_a_failed_re_recording_keeps_the_old_cassette(
 
 
 @pytest.mark.parametrize(("then", "failed"), [("", 0), slow("; assert 0", 1)])
-def test_new_episodes_are_added_to_a_tests_own_cassette(
-    run: Run, account: StandIn, then: str, failed: int
-) -> None:
+def test_new_episodes_are_added_to_a_tests_own_cassette(run, account, then, failed):
     """The test replays what its cassette contains, so that stays, even if the test fails."""
     recorded(OWN, account)
     both = f"{ONE_CALL}; directmail.get('/v1/lists')"
@@ -294,7 +281,7 @@ def test_new_episodes_are_added_to_a_tests_own_cassette(
     assert account.requests == {"GET /v1/users/me": 1, "GET /v1/lists": 1}
 
 
-def test_new_episodes_names_what_a_test_no_longer_requests(run: Run, account: StandIn) -> None:
+def test_new_episodes_names_what_a_test_no_longer_requests(run, account):
     """The recording run is green, and would be followed by a replay that is not."""
     recorded(OWN, account, target="/v1/lists?page=1")
     source = ONE_CALL.replace("me()", "get('/v1/lists?page=2')")
@@ -329,7 +316,7 @@ def lists(pytester: pytest.Pytester, service: StandIn) -> None:
 
 
 @pytest.mark.usefixtures("lists")
-def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run: Run) -> None:
+def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run):
     """It has the recorded requests with queries, and no frames of ours; ``-vv`` adds values."""
     result = run(LIST_OF_PAGE, failed=1)
     values = run(LIST_OF_PAGE, "-vv", failed=1)
@@ -360,7 +347,7 @@ def test_a_mismatch_is_reported_in_two_lines_and_then_in_full(run: Run) -> None:
     assert TOKEN not in str(values.stdout)
 
 
-def test_a_failure_names_responses_that_end_early(run: Run) -> None:
+def test_a_failure_names_responses_that_end_early(run):
     """A test that wants five events learns that the recording has the first one."""
     left = answered(get("/events"), "data: 0\n\n")
     OWN.parent.mkdir(parents=True)
@@ -380,7 +367,7 @@ def test_a_failure_names_responses_that_end_early(run: Run) -> None:
 
 @pytest.mark.usefixtures("lists")
 @pytest.mark.parametrize("args", ["", slow("-n2"), "--tb=native"])
-def test_a_clients_own_error_also_reports_the_mismatch(run: Run, args: str) -> None:
+def test_a_clients_own_error_also_reports_the_mismatch(run, args):
     """The two lines are in the client's error too, and the details in an xdist worker's report."""
     source = LIST_OF_PAGE.replace("raise\n", "raise OSError('no connection') from error\n")
     result = run(source, *args.split(), failed=1)
@@ -393,9 +380,7 @@ def test_a_clients_own_error_also_reports_the_mismatch(run: Run, args: str) -> N
 
 
 @pytest.mark.parametrize(("there", "made"), [(False, ["tape.yaml"]), (True, ["tape"])])
-def test_a_cassette_path_may_have_no_suffix(
-    run: Run, account: StandIn, there: bool, made: list[str]
-) -> None:
+def test_a_cassette_path_may_have_no_suffix(run, account, there, made):
     """vcrpy's file without a suffix is replayed, and a new cassette is found by the given path."""
     if there:
         Path("tapes").mkdir()
@@ -407,7 +392,7 @@ def test_a_cassette_path_may_have_no_suffix(
     assert sorted(path.name for path in Path("tapes").iterdir()) == made
 
 
-def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
+def test_each_test_has_a_file_of_its_own(run, account):
     """Classes, parameters and names that are invalid as file names each get their own file."""
     source = """
         import pytest
@@ -430,7 +415,7 @@ def test_each_test_has_a_file_of_its_own(run: Run, account: StandIn) -> None:
     assert max(sizes) < 150
 
 
-def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: StandIn) -> None:
+def test_the_session_is_the_current_one_for_the_test_alone(run, service):
     """Code under test can use the module-level calls, and the next test finds no open session."""
     recorded(OWN, service)
     source = """
@@ -457,14 +442,14 @@ def test_the_session_is_the_current_one_for_the_test_alone(run: Run, service: St
     ],
 )
 def test_redactions_of_the_ini_file_the_fixture_and_the_markers_add_up(
-    pytester: pytest.Pytester,
-    run: Run,
-    account: FaultyService,
-    ini: str,
-    fixture: str,
-    marker: str,
-    kept: list[str],
-) -> None:
+    pytester,
+    run,
+    account,
+    ini,
+    fixture,
+    marker,
+    kept,
+):
     """A test that redacts more must not write what its project redacts."""
     account.fault(body=json.dumps({"name": "my-name", "email": "my-email", "phone": "my-phone"}))
     pytester.makeini(f"[pytest]\n{ini}")
@@ -479,9 +464,7 @@ def test_redactions_of_the_ini_file_the_fixture_and_the_markers_add_up(
     ("fixture", "marker", "failed"),
     [("{}", "", 1), ("{'repeat': 'last'}", "", 0), ("{}", "repeat='last'", 0)],
 )
-def test_the_marker_overrides_the_fixture(
-    pytester: pytest.Pytester, run: Run, service: StandIn, fixture: str, marker: str, failed: int
-) -> None:
+def test_the_marker_overrides_the_fixture(pytester, run, service, fixture, marker, failed):
     """The nearest one wins: a test's over its module's, and that over the project's."""
     recorded(OWN, service)
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
@@ -491,7 +474,7 @@ def test_the_marker_overrides_the_fixture(
     run(f"{source}{ONE_CALL}, directmail.me()", passed=1 - failed, failed=failed)
 
 
-def test_the_guide_names_all_settings() -> None:
+def test_the_guide_names_all_settings():
     """Those of the ini file are in a table, and the others of the marker in a sentence below it."""
     guide = GUIDE.read_text(encoding="utf-8")
     listed = re.findall(r"(?m)^\| `directmail_(\w+)` \|", guide)
@@ -502,9 +485,7 @@ def test_the_guide_names_all_settings() -> None:
     assert {*re.findall(r"`(\w+)`", below)} - {"directmail_options"} == TABLE.keys() - in_file
 
 
-def test_settings_are_read_from_pyproject(
-    pytester: pytest.Pytester, run: Run, account: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_read_from_pyproject(pytester, run, account, monkeypatch):
     """The environment's address overrides the ini file's, and the marker's overrides both."""
     pytester.path.joinpath("tox.ini").unlink()
     pytester.makepyprojecttoml(
@@ -542,9 +523,7 @@ def test_settings_are_read_from_pyproject(
         ("", "{}", "record_mode='update'", "test_account.py::test_me: *mode must be one of none*"),
     ],
 )
-def test_a_mistaken_setting_is_an_error(
-    pytester: pytest.Pytester, run: Run, ini: str, fixture: str, marker: str, line: str
-) -> None:
+def test_a_mistaken_setting_is_an_error(pytester, run, ini, fixture, marker, line):
     """A typo in a setting must not go unnoticed, in the ini file, the fixture or the marker."""
     pytester.makeini(f"[pytest]\n{ini}")
     pytester.makeconftest(OPTIONS.replace("{}", fixture))
@@ -558,9 +537,7 @@ def test_a_mistaken_setting_is_an_error(
 @pytest.mark.parametrize(
     ("marker", "options"), [("allow_writes=True", ()), ("", ("--directmail-allow-writes",))]
 )
-def test_a_write_is_recorded_if_it_is_allowed(
-    run: Run, account: StandIn, marker: str, options: tuple[str, ...]
-) -> None:
+def test_a_write_is_recorded_if_it_is_allowed(run, account, marker, options):
     """The marker or the command line allows it, which messages name. Replays need neither."""
     missing = run(ONE_WRITE, failed=1)
     refused = run(ONE_WRITE, RECORD, failed=1)
@@ -574,7 +551,7 @@ def test_a_write_is_recorded_if_it_is_allowed(
     assert account.requests == {"POST /v1/letters": 1}
 
 
-def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> None:
+def test_an_ini_file_allows_no_writes(pytester, run):
     """Writes can cost money, so each run must allow them on its own command line."""
     pytester.makeini("[pytest]\naddopts = --directmail-allow-writes")
 
@@ -585,9 +562,7 @@ def test_an_ini_file_allows_no_writes(pytester: pytest.Pytester, run: Run) -> No
     ("marker", "status", "seen"),
     [("", 503, 503), slow("retry=True", 429, 200), ("retry=True", 500, 500)],
 )
-def test_an_error_is_recorded_as_the_test_saw_it(
-    run: Run, account: FaultyService, marker: str, status: int, seen: int
-) -> None:
+def test_an_error_is_recorded_as_the_test_saw_it(run, account, marker, status, seen):
     """Requests are not repeated behind a test's back, unless its marker asks for it."""
     account.fault(status=status, times=1, headers={"Retry-After": "0"})
     call = f"def test_me(directmail): assert directmail.get('/v1/lists').status_code == {seen}"
@@ -625,9 +600,7 @@ FAILURES = """
 """
 
 
-def test_a_failure_is_recorded_and_replayed_as_the_clients_own_exception(
-    run: Run, account: FaultyService
-) -> None:
+def test_a_failure_is_recorded_and_replayed_as_the_clients_own_exception(run, account):
     """The replay needs no server, and does not wait for a timeout."""
     source = FAILURES.replace("ADDRESS", account.base_url)
     with account.fault(path="/v1/silent", drop="close", stall=True):
@@ -641,9 +614,7 @@ def test_a_failure_is_recorded_and_replayed_as_the_clients_own_exception(
 
 
 @pytest.mark.parametrize(("end", "outcome"), [("pass", "passed"), ("assert 0", "failed")])
-def test_a_first_recording_is_kept_only_if_the_test_passed(
-    run: Run, account: FaultyService, end: str, outcome: str
-) -> None:
+def test_a_first_recording_is_kept_only_if_the_test_passed(run, account, end, outcome):
     """Otherwise a bug, or a network that was down, would fail the test in each replay."""
     source = f"""
         import httpx, pytest
@@ -665,9 +636,7 @@ def test_a_first_recording_is_kept_only_if_the_test_passed(
 # -- more than one cassette, client or test ----------------------------------------------------
 
 
-def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
-    run: Run, account: StandIn
-) -> None:
+def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(run, account):
     """The folder of the test file comes next. New cassettes go to the test's own folder."""
     recorded(OWN.with_name("other.yaml"), account, 1)
     recorded(Path("cassettes/other.yaml"), account, 2)
@@ -692,7 +661,7 @@ def test_another_cassette_is_looked_for_in_the_tests_own_folder_first(
     assert OWN.with_name("third.yaml").is_file()
 
 
-def test_a_module_scoped_fixture_sends_its_requests_only_once(run: Run, account: StandIn) -> None:
+def test_a_module_scoped_fixture_sends_its_requests_only_once(run, account):
     """The module's session has its own cassette, and its unplayed responses fail no test."""
     source = """
         import pytest
@@ -718,7 +687,7 @@ def test_a_module_scoped_fixture_sends_its_requests_only_once(run: Run, account:
     assert sent == account.requests == {"GET /v1/users/me": 2, "GET /v1/lists": 1}
 
 
-def test_clients_of_other_libraries_record_and_replay(run: Run, account: StandIn) -> None:
+def test_clients_of_other_libraries_record_and_replay(run, account):
     """A local server has the key and sends their requests. An unrecorded request fails the test."""
     source = """
         import requests, urllib.request
@@ -761,9 +730,7 @@ OWN_CLIENTS = """
 """
 
 
-def test_patched_clients_record_with_a_key_of_their_own(
-    run: Run, service: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patched_clients_record_with_a_key_of_their_own(run, service, monkeypatch):
     """Recording needs no address or key from the session, and replaying needs no server."""
     monkeypatch.setenv("ITS_ADDRESS", service.base_url)
     monkeypatch.setenv("ITS_KEY", service.api_key)
@@ -809,7 +776,7 @@ SDK = """
 """
 
 
-def test_an_sdk_does_not_repeat_what_is_not_recorded(run: Run, account: StandIn) -> None:
+def test_an_sdk_does_not_repeat_what_is_not_recorded(run, account):
     """The failure names the request, even if the SDK catches every exception."""
     run(SDK, RECORD, passed=1)
     changed = SDK.replace("page=1", "page=2")
@@ -832,8 +799,8 @@ def test_an_sdk_does_not_repeat_what_is_not_recorded(run: Run, account: StandIn)
     ],
 )
 def test_the_marker_and_the_ini_file_say_what_is_patched(
-    pytester: pytest.Pytester, run: Run, service: StandIn, patch: str, ini: str, outcome: str
-) -> None:
+    pytester, run, service, patch, ini, outcome
+):
     """True patches all clients of httpx, false (the default) none."""
     recorded(OWN, service)
     pytester.makeini(f"[pytest]\ndirectmail_patch = {ini}")
@@ -896,7 +863,7 @@ RESPONSES = """
 """
 
 
-def test_the_example_of_a_response_runs(run: Run) -> None:
+def test_the_example_of_a_response_runs(run):
     """It needs no cassette, key or network."""
     assert directmail_lab.pytest_plugin.__doc__
     _, _, after = directmail_lab.pytest_plugin.__doc__.partition("gives the response itself::\n\n")
@@ -905,7 +872,7 @@ def test_the_example_of_a_response_runs(run: Run) -> None:
     run(f"import pytest\nimport directmail_lab as dm\n\n{example}", passed=1)
 
 
-def test_a_test_gives_a_response_itself(run: Run, account: StandIn) -> None:
+def test_a_test_gives_a_response_itself(run, account):
     """Nothing is sent for it, whatever the client, in a recording and in its replay."""
     source = f"import directmail_lab{RESPONSES}".replace("\n    ", "\n")
     run(source, RECORD, "--directmail-allow-writes", passed=6)
@@ -914,7 +881,7 @@ def test_a_test_gives_a_response_itself(run: Run, account: StandIn) -> None:
     run(source, passed=6)
 
 
-def test_a_response_of_the_tests_own_is_named_by_the_path_that_get_takes() -> None:
+def test_a_response_of_the_tests_own_is_named_by_the_path_that_get_takes():
     """The base address may have a path, too."""
     with RespondingSession("https://api.example.test/eu") as session:
         session.respond("/v1/lists", status=418)
@@ -926,9 +893,7 @@ def test_a_response_of_the_tests_own_is_named_by_the_path_that_get_takes() -> No
     ("target", "count", "errors"),
     [("/v1/lists", 1, 0), ("/v1/lists", 2, 1), ("/v1/users/me", 1, 1)],
 )
-def test_a_response_of_the_tests_own_stands_for_a_recorded_one(
-    run: Run, service: StandIn, target: str, count: int, errors: int
-) -> None:
+def test_a_response_of_the_tests_own_stands_for_a_recorded_one(run, service, target, count, errors):
     """The recorded response is not left unplayed; of other requests, and a second one, it is."""
     recorded(OWN, service, count, target)
     source = "def test_me(directmail): directmail.respond('/v1/lists'); directmail.get('/v1/lists')"
@@ -936,7 +901,7 @@ def test_a_response_of_the_tests_own_stands_for_a_recorded_one(
     run(source, passed=1, errors=errors)
 
 
-def test_a_response_that_no_request_had_fails_the_test(run: Run) -> None:
+def test_a_response_that_no_request_had_fails_the_test(run):
     """The path may be wrong, or the code under test may send no request."""
     source = "def test_me(directmail): directmail.respond('/v1/list', status=503)"
     line = "No request had the response that the test gave for GET /v1/list."
@@ -947,7 +912,7 @@ def test_a_response_that_no_request_had_fails_the_test(run: Run) -> None:
 # -- beside other plugins ----------------------------------------------------------------------
 
 
-def test_a_subtest_may_send_a_part_of_a_tests_requests(run: Run) -> None:
+def test_a_subtest_may_send_a_part_of_a_tests_requests(run):
     """pytest 9 reports each subtest while others are still to come."""
     OWN.parent.mkdir(parents=True)
     theirs(OWN.with_stem("TestIt.test_me"), answered(), answered(), answered())
@@ -971,7 +936,7 @@ def test_a_subtest_may_send_a_part_of_a_tests_requests(run: Run) -> None:
     unplayed.stdout.fnmatch_lines(["*did not request every response*"])
 
 
-def test_a_session_goes_when_its_test_has_ended(run: Run) -> None:
+def test_a_session_goes_when_its_test_has_ended(run):
     """pytest keeps all tests until the run ends."""
     source = """
         import gc, weakref
@@ -1002,9 +967,7 @@ def test_a_session_goes_when_its_test_has_ended(run: Run) -> None:
         ("", "max_age=90", {"errors": 1}, "max_age is a number and a unit, such as *"),
     ],
 )
-def test_an_old_recording_warns_or_fails(
-    pytester: pytest.Pytester, run: Run, ini: str, marker: str, outcomes: dict[str, int], line: str
-) -> None:
+def test_an_old_recording_warns_or_fails(pytester, run, ini, marker, outcomes, line):
     """The ini file sets the limit and the consequence, and the marker overrides both."""
     pytester.makeini(f"[pytest]\n{ini}")
     OWN.parent.mkdir(parents=True)

@@ -1,11 +1,9 @@
 """Readings: parsed strictly and without exceptions, and collected in a frame."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -18,15 +16,9 @@ from directmail_lab.errors import ServiceError
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of
 from directmail_lab.readings.reading import Reading, parse_date, raw_values, reading_of
-from directmail_lab.readings.reset_unit import UnitName
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.clients.refusals import check
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from faulty_service import FaultyService
 
 TEXTS = dict.fromkeys(("method", "path", "operation", "source", "cassette", "problem"), "string")
 COUNTS = dict.fromkeys(("limit", "remaining", "reset", "cassette_number"), "Int64")
@@ -49,16 +41,14 @@ def dtypes(frame: pd.DataFrame) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("n", [0, 1, 700])
-def test_a_frame_has_the_same_columns_however_many_readings_there_are(n: int) -> None:
-    """A frame without readings has them too. Row numbers start at 1."""
+def test_a_frame_has_the_same_columns_however_many_readings_there_are(n):
     frame = frame_of([reading(i) for i in range(n)], unit="undetermined")
 
     assert dtypes(frame) == DTYPES
     assert (frame.index.name, frame.index.tolist()) == ("number", list(range(1, n + 1)))
 
 
-def test_a_row_contains_the_values_of_its_reading() -> None:
-    """Malformed headers are <NA>, an unknown time is NaT, and the numbers count from 1."""
+def test_a_row_contains_the_values_of_its_reading():
     one = reading(2, source="replayed", cassette="tour", cassette_number=9, path="/v1/lists/12")
     frame = frame_of([one, ODD], unit="seconds_left")
     row, missing = frame.loc[1], frame.loc[2]
@@ -73,7 +63,7 @@ def test_a_row_contains_the_values_of_its_reading() -> None:
     assert missing["problem"] == "X-RateLimit-Limit is missing; X-RateLimit-Reset is missing"
 
 
-def test_a_reading_and_its_interaction_have_the_same_time() -> None:
+def test_a_reading_and_its_interaction_have_the_same_time():
     """So `rate_limits` and `interactions` can be merged by ``at``, which is in microseconds."""
     clock_s = [NOON_S + n * 0.1234567 for n in range(200)]
     times = frame_of([reading(at=each) for each in clock_s], unit="undetermined")["at"]
@@ -91,9 +81,7 @@ def test_a_reading_and_its_interaction_have_the_same_time() -> None:
         ("undetermined", 60, None),
     ],
 )
-def test_the_renewal_time_depends_on_the_unit(
-    unit: UnitName, reset: int, expected: float | None
-) -> None:
+def test_the_renewal_time_depends_on_the_unit(unit, reset, expected):
     """A date needs no unit, and a number beyond any calendar is not a time in any unit."""
     far, dated = reading(reset=2**63 - 1), reading(reset="2026-11-21T12:01:00Z")
     frame = frame_of([reading(reset=reset), far, dated], unit=unit)
@@ -104,9 +92,7 @@ def test_the_renewal_time_depends_on_the_unit(
     assert frame.attrs["reset_unit"] == unit
 
 
-def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units(
-    service: FaultyService, tmp_path: Path
-) -> None:
+def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units(service, tmp_path):
     """The frame names a unit only if all recordings have the same one."""
     address, key = service.base_url, service.api_key
     with (
@@ -126,17 +112,13 @@ def test_several_recordings_are_one_frame_and_keep_their_numbers_and_units(
 
 
 @pytest.mark.parametrize("n", [0, 3])
-def test_a_frame_survives_parquet(n: int, tmp_path: Path) -> None:
-    """Columns, dtypes, numbers and the unit survive, also if values are missing."""
+def test_a_frame_survives_parquet(n, tmp_path):
     frame = frame_of([ODD, reading(1), reading(2)][:n], unit="seconds_left")
     frame.to_parquet(tmp_path / "readings.parquet")
     kept = pd.read_parquet(tmp_path / "readings.parquet")
 
     pd.testing.assert_frame_equal(kept, frame)
     assert kept.attrs == {"reset_unit": "seconds_left"}
-
-
-# -- one reading -------------------------------------------------------------------------------
 
 
 LIMIT, REMAINING, RESET = "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"
@@ -154,7 +136,7 @@ def parsed(reading: Reading) -> tuple[int | None, int | None, int | None, str | 
 
 
 @pytest.mark.parametrize("change", [str.lower, str.upper, str.title, str.encode])
-def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None:
+def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change):
     values = [change(value) if change is str.encode else value for _, value in GOOD]
     reading = read(*zip([change(name) for name, _ in GOOD], values, strict=True))
 
@@ -172,17 +154,17 @@ def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change: Any) -> None
         ("5, 6", "has several values"),
     ],
 )
-def test_a_malformed_value_is_a_problem_and_leaves_the_others(value: str, fault: str) -> None:
+def test_a_malformed_value_is_a_problem_and_leaves_the_others(value, fault):
     assert parsed(read(*GOOD[:2], (RESET, value))) == (300, 299, None, f"{RESET} {fault}")
 
 
 @pytest.mark.parametrize("value", [" 60", "60\t ", "0060", "0" * 5000 + "60"])
-def test_an_integer_is_read_whatever_stands_around_it(value: str) -> None:
+def test_an_integer_is_read_whatever_stands_around_it(value):
     """Whitespace around a value is not part of it (RFC 9110), and leading zeros do not count."""
     assert parsed(read(*GOOD[:2], (RESET, value))) == (300, 299, 60, None)
 
 
-def test_repeated_missing_or_contradictory_headers_are_a_problem() -> None:
+def test_repeated_missing_or_contradictory_headers_are_a_problem():
     """Repeated values are ambiguous, so they are dropped; contradicting numbers are kept."""
     more = read((LIMIT, "5"), (REMAINING, "6"), (RESET, "1"))
 
@@ -198,7 +180,7 @@ def test_repeated_missing_or_contradictory_headers_are_a_problem() -> None:
         *((text, "iso_text") for text in ("1994-11-06T09:49:37+01:00", "1994-11-06 08:49:37")),
     ],
 )
-def test_dates_are_read_in_each_form_also_in_the_reset_header(text: str, form: str) -> None:
+def test_dates_are_read_in_each_form_also_in_the_reset_header(text, form):
     """HTTP dates have three forms (RFC 9110). ISO 8601 times are in UTC by default."""
     assert parse_date(text) == (form, HTTP_DATE_S)
     assert read((RESET, f" {text}")).reset_text == text
@@ -216,9 +198,7 @@ def test_dates_are_read_in_each_form_also_in_the_reset_header(text: str, form: s
         ("1.", 0.0, None, None),
     ],
 )
-def test_retry_after_is_read_in_both_forms(
-    value: str, at: float, served_at: str | None, expected: float | None
-) -> None:
+def test_retry_after_is_read_in_both_forms(value, at, served_at, expected):
     """Seconds are used as they are. A date is relative to the service's Date, if it sent one."""
     date = [("Date", served_at)] if served_at else []
 
@@ -234,8 +214,7 @@ def test_retry_after_is_read_in_both_forms(
         max_size=8,
     )
 )
-def test_reading_any_headers_does_not_raise(headers: list[tuple[str, str]]) -> None:
-    """Whatever a header contains, each property has a value, and `problem` says what is missing."""
+def test_reading_any_headers_does_not_raise(headers):
     reading = read(*headers)
     *counts, problem = parsed(reading)
 
@@ -245,7 +224,7 @@ def test_reading_any_headers_does_not_raise(headers: list[tuple[str, str]]) -> N
     assert reading.served_at is None or math.isfinite(reading.served_at)
 
 
-def test_a_reading_shows_no_value_that_a_service_sent() -> None:
+def test_a_reading_shows_no_value_that_a_service_sent():
     """The service may repeat the key in any header."""
     reading = read(*GOOD[:2], (RESET, "k3y"), ("Retry-After", "k3y"))
 
@@ -253,7 +232,7 @@ def test_a_reading_shows_no_value_that_a_service_sent() -> None:
     assert "k3y" not in str(reading.problem)
 
 
-def test_a_recorded_response_gives_the_original_reading() -> None:
+def test_a_recorded_response_gives_the_original_reading():
     reading = reading_of(answered(), "/users/me", cassette="tour")
     untimed = reading_of(replace(answered(), recorded_at=None), "/users/me")
 
@@ -263,9 +242,7 @@ def test_a_recorded_response_gives_the_original_reading() -> None:
     assert math.isnan(untimed.at)
 
 
-def test_another_server_is_kept_apart_from_the_services_allowance(
-    service: FaultyService, tmp_path: Path
-) -> None:
+def test_another_server_is_kept_apart_from_the_services_allowance(service, tmp_path):
     """One GET elsewhere changes neither the unit of Reset nor the operations, live or recorded."""
     here, path = (service.base_url, service.api_key), tmp_path / "tour.yaml"
     with stand_in(reset_unit="epoch_ms", limit=9) as other, Session(*here) as session:

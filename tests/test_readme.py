@@ -1,7 +1,5 @@
 """The README: its Python prints the output shown, and its commands and links are valid."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -17,10 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S+)([^\n]*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_python_runs_and_prints_the_output_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Each block prints what is shown below it."""
+def test_the_readmes_python_runs_and_prints_the_output_shown(capsys, tmp_path):
     (tmp_path / "cassettes").mkdir()
     names: dict[str, object] = {}
     printed = []
@@ -39,7 +34,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_of_the_readme_is_there(line: str) -> None:
+def test_every_command_of_the_readme_is_there(line):
     """The command's help lists each option that the README uses."""
     words = shlex.split(line)[1:]
     names = words[: 2 if words[:1] == ["cassette"] else 1 if words and words[0][0] != "-" else 0]
@@ -50,8 +45,7 @@ def test_every_command_of_the_readme_is_there(line: str) -> None:
         assert option in shown.output
 
 
-def test_the_readme_lists_every_command() -> None:
-    """A new command must be added to the README, and so must a subcommand of `cassette`."""
+def test_the_readme_lists_every_command():
     root = get_command(app)
     assert hasattr(root, "commands")
     for name, command in root.commands.items():
@@ -62,8 +56,7 @@ def test_the_readme_lists_every_command() -> None:
         assert not missing, f'README.md: add {missing} to the line "directmail-lab {name} list"'
 
 
-def test_each_image_exists_and_is_small() -> None:
-    """Each image is in the repository and smaller than 300 kB."""
+def test_each_image_exists_and_is_small():
     for path in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
         assert 0 < (ROOT / path).stat().st_size < 300_000
 
@@ -71,7 +64,6 @@ def test_each_image_exists_and_is_small() -> None:
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md"))], ids=str
 )
-def test_the_links_lead_somewhere(page: Path) -> None:
-    """Every relative link leads to a file in the repository."""
+def test_the_links_lead_somewhere(page):
     for path in re.findall(r"\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / path).exists(), path

@@ -108,7 +108,7 @@ class RecordingMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize(
     "examples", [pytest.param(25, id="few"), pytest.param(150, id="many", marks=pytest.mark.slow)]
 )
-def test_acknowledged_interactions_and_other_programs_changes_are_not_lost(examples: int) -> None:
+def test_acknowledged_interactions_and_other_programs_changes_are_not_lost(examples):
     """Random sequences interleave a session's steps with another program's."""
     options = settings(max_examples=examples, stateful_step_count=20)
     run_state_machine_as_test(RecordingMachine, settings=options)

@@ -1,37 +1,29 @@
 """`Recording`, of a file or of a session: how it numbers interactions, and what it keeps."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import httpx
 import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, answered, get, opened, recorded, theirs, typed
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, Policy, memory, read_cassette
 from directmail_lab.exchange.bodies import MAX_UNPACKED_BYTES
+from directmail_lab.exchange.values import Request, Response
 from directmail_lab.notebook.browser_data import detail, rows
 from directmail_lab.sessions.session import Session, open_recording
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
-    from faulty_service import FaultyService
-
-    from directmail_lab.exchange.values import Request, Response
-
-
-def test_interactions_are_numbered_from_one(tour: Path) -> None:
+def test_interactions_are_numbered_from_one(tour):
     recording = read_cassette(tour)
 
     assert [each.response.status for each in recording] == [200, 200, 404, 201]
@@ -42,25 +34,7 @@ def test_interactions_are_numbered_from_one(tour: Path) -> None:
             recording.interaction(number)
 
 
-def test_a_sessions_recording_is_that_of_its_mode(live: Session) -> None:
-    """Live and recording share one, each replay has its own, and a block restores the previous."""
-    own = live.recording
-    with live.record("tour"):
-        assert live.recording is own
-        with live.replay("first-look"):
-            replayed = live.recording
-            live.me()
-        assert live.recording is own
-    with live.replay("first-look"):
-        again = live.recording
-
-    assert (len(own), len(replayed), len(again)) == (0, 1, 0)
-    assert (own.name, replayed.title) == ("this session", "first-look (replayed)")
-
-
-def test_a_sessions_interactions_are_shown_without_the_key(
-    service: FaultyService, live: Session
-) -> None:
+def test_a_sessions_interactions_are_shown_without_the_key(service, live):
     """The session keeps all bodies unchanged, recorded or not, and redacts them when shown."""
     with service.fault(echo_key=True, encoding="gzip"):
         live.me()
@@ -74,9 +48,7 @@ def test_a_sessions_interactions_are_shown_without_the_key(
     assert service.api_key not in f"{vars(live)}{live.recording!r}"
 
 
-def test_old_bodies_are_dropped_but_their_readings_remain(
-    live: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_bodies_are_dropped_but_their_readings_remain(live, monkeypatch):
     monkeypatch.setattr(memory, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):
         live.me()
@@ -91,8 +63,8 @@ def test_old_bodies_are_dropped_but_their_readings_remain(
 
 
 def test_a_replays_recording_has_the_files_bodies_and_the_requested_addresses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     """A replay keeps no bodies in memory: it reads them from the file, and decodes them."""
     monkeypatch.setattr(memory, "_MAX_KEPT_BYTES", 0)
     packed = typed("text/plain", gzip.compress(b"plain"), ("Content-Encoding", "gzip"))
@@ -109,7 +81,7 @@ def test_a_replays_recording_has_the_files_bodies_and_the_requested_addresses(
     assert "Content-Encoding" not in dict(kept[1].response.headers)
 
 
-def test_another_programs_file_is_read_without_its_credentials(tmp_path: Path) -> None:
+def test_another_programs_file_is_read_without_its_credentials(tmp_path):
     """Redaction covers every place that repeats the token."""
     token = "s3cr3t-t0ken-0123456789"
     request = replace(get("/v1/a"), headers=(("Authorization", f"Bearer {token}"),))
@@ -148,9 +120,8 @@ async def stream_async(session: Session) -> object:
 @pytest.mark.parametrize("mode", ["live", "record"])
 @pytest.mark.parametrize("receive", [read, stream, read_async, stream_async])
 def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
-    service: FaultyService, unpaced: Session, receive: Callable[..., Any], mode: str
-) -> None:
-    """The row counts as failed and has the partial body; a replay prefers a whole response."""
+    service, unpaced, receive, mode
+):
     if mode == "record":
         unpaced.record("tour")
     with service.fault(body="x" * 50, cut_after=20), pytest.raises(httpx.RemoteProtocolError):
@@ -179,9 +150,8 @@ def test_a_response_that_is_cut_short_is_an_error_but_is_still_shown(
 
 @pytest.mark.parametrize("mode", ["live", "record"])
 def test_a_compressed_response_that_is_cut_short_is_shown_as_far_as_possible(
-    service: FaultyService, unpaced: Session, mode: str
-) -> None:
-    """The part that arrived is readable, and a key in it is redacted."""
+    service, unpaced, mode
+):
     if mode == "record":
         unpaced.record("tour")
     body = service.api_key + "".join(f" {number}" for number in range(1000))
@@ -194,9 +164,7 @@ def test_a_compressed_response_that_is_cut_short_is_shown_as_far_as_possible(
     assert 500 < len(kept) < len(body)
 
 
-def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
-    service: FaultyService, unpaced: Session
-) -> None:
+def test_a_response_that_the_caller_stops_reading_is_not_cut_short(service, unpaced):
     with service.fault(body="x" * 500_000), unpaced.client.stream("GET", "/v1/lists") as response:
         next(response.iter_bytes())
 
@@ -208,9 +176,7 @@ def test_a_response_that_the_caller_stops_reading_is_not_cut_short(
 
 @pytest.mark.parametrize("mode", ["live", "record"])
 @pytest.mark.parametrize("receive", [read, read_async])
-def test_attempts_are_numbered_and_keep_their_bodies(
-    service: FaultyService, receive: Callable[..., Any], mode: str
-) -> None:
+def test_attempts_are_numbered_and_keep_their_bodies(service, receive, mode):
     with Session(service.base_url, service.api_key) as session:
         if mode == "record":
             session.record("tour")
@@ -234,7 +200,7 @@ def test_attempts_are_numbered_and_keep_their_bodies(
             assert dm.interactions(replaying)["attempt"].tolist() == [1, 1, 2, 3, 1, 1]
 
 
-def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path: Path) -> None:
+def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path):
     """Without attempts, each call plays one response, as in vcrpy."""
     alone = replace(answered(get("/b")), attempt=2)
     responses = (answered(status=503), answered(), alone)
@@ -249,8 +215,8 @@ def test_an_attempt_without_the_one_before_it_is_a_response_of_its_own(tmp_path:
 
 @pytest.mark.parametrize("then", ["", "again"])
 def test_a_response_that_comes_after_the_recording_has_ended_is_recorded(
-    service: FaultyService, live: Session, caplog: pytest.LogCaptureFixture, then: str
-) -> None:
+    service, live, caplog, then
+):
     """The request was on its way when the recording ended, or when its statement ran again."""
     received: list[httpx.Response] = []
     answer, is_sent, may_come = service.response_to, threading.Event(), threading.Event()
@@ -278,7 +244,7 @@ def test_a_response_that_comes_after_the_recording_has_ended_is_recorded(
 
 @pytest.mark.posix("the mode of files")
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
-def test_files_written_for_a_private_cassette_are_private(tmp_path: Path, mode: str) -> None:
+def test_files_written_for_a_private_cassette_are_private(tmp_path, mode):
     """The file beside it and its replacement have the same permissions."""
     path = theirs(tmp_path / "tour.yaml", answered(get("/old")))
     path.chmod(0o600)
@@ -291,7 +257,7 @@ def test_files_written_for_a_private_cassette_are_private(tmp_path: Path, mode: 
 
 @pytest.mark.posix("the mode of files")
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
-def test_a_read_only_cassette_is_refused_before_anything_is_sent(tmp_path: Path, mode: str) -> None:
+def test_a_read_only_cassette_is_refused_before_anything_is_sent(tmp_path, mode):
     """The error blames no other program, and nothing is written beside the file."""
     path = recorded(tmp_path / "tour.yaml", answered(get("/old")))
     path.chmod(0o444)
@@ -305,9 +271,7 @@ def test_a_read_only_cassette_is_refused_before_anything_is_sent(tmp_path: Path,
 
 
 @pytest.mark.parametrize("body", ["x" * 5_001, "語" * 1_667])
-def test_a_full_cassette_refuses_before_anything_is_sent(
-    service: FaultyService, live: Session, monkeypatch: pytest.MonkeyPatch, body: str
-) -> None:
+def test_a_full_cassette_refuses_before_anything_is_sent(service, live, monkeypatch, body):
     """A response whose bytes do not fit is recorded without its body; the caller gets all of it."""
     with live.record("tour"):
         live.me()
@@ -329,9 +293,7 @@ def too_large(service: FaultyService) -> AbstractContextManager[object]:
     return service.fault(body=bytes(MAX_UNPACKED_BYTES + 1), encoding="gzip")
 
 
-def test_the_caller_gets_a_body_that_is_too_large_to_record(
-    service: FaultyService, live: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_caller_gets_a_body_that_is_too_large_to_record(service, live, caplog):
     """The cassette has the body's size instead: recording warns, and a replay is an error."""
     with live.record("tour"), too_large(service):
         whole = live.get("/v1/lists").content
@@ -353,7 +315,7 @@ def test_the_caller_gets_a_body_that_is_too_large_to_record(
     )
 
 
-def test_a_body_that_cannot_be_stored_fails_a_test(service: FaultyService, live: Session) -> None:
+def test_a_body_that_cannot_be_stored_fails_a_test(service, live):
     """Its replay would fail, and advise to record it again."""
     policy = Policy(records_failures=True)  # as in a test
     open_recording(live, "tour", record_mode="update", policy=policy)
@@ -367,7 +329,7 @@ def test_a_body_that_cannot_be_stored_fails_a_test(service: FaultyService, live:
 NOT_RECORDED = pytest.raises(dm.errors.NotRecordedError, match=r"not (recorded|searched): \d+")
 
 
-def test_a_replayed_body_is_decoded_within_a_bound(tmp_path: Path) -> None:
+def test_a_replayed_body_is_decoded_within_a_bound(tmp_path):
     """A stranger's cassette may have a few bytes that decode to gigabytes."""
     brotli = pytest.importorskip("brotli")
     bomb = brotli.compress(b"\0" * (65 * 1024**2), quality=1)

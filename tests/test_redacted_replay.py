@@ -26,8 +26,7 @@ from directmail_lab.server.loopback import json_response
 from directmail_lab.vcrpy import vcr_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
 TOKENS = ("tOk3nA9fK2xQ9zLr7Tt", "tOk3nB7mW5nYcHs1pAe")
 PHRASE = "correct-h0rse-battery-staple"
@@ -152,8 +151,8 @@ def async_sender(session: Session) -> Any:
 @pytest.mark.parametrize("sender", [sync_sender, async_sender])
 @pytest.mark.parametrize("flow", FLOWS)
 def test_what_a_session_records_replays_strictly_without_its_credentials(
-    flow: Any, sender: Callable[[Session], Any], service: Bank, tmp_path: Path
-) -> None:
+    flow, sender, service, tmp_path
+):
     """Each response comes in its turn, to code that sends what the replay gave it."""
     path = tmp_path / "tour.yaml"
     with Session(service.base_url, ApiKey("of-the-session-1"), allow_writes=True) as session:
@@ -168,9 +167,7 @@ def test_what_a_session_records_replays_strictly_without_its_credentials(
 
 @pytest.mark.parametrize("is_redacted", [True, False])
 @pytest.mark.parametrize("flow", FLOWS)
-def test_what_vcrpy_records_replays_strictly(
-    flow: Any, is_redacted: bool, service: Bank, tmp_path: Path
-) -> None:
+def test_what_vcrpy_records_replays_strictly(flow, is_redacted, service, tmp_path):
     """With our settings for vcrpy, or redacted when its file is read."""
     path = tmp_path / "theirs.yaml"
     base_url = f"{service.base_url}/v1"
@@ -192,7 +189,7 @@ def test_what_vcrpy_records_replays_strictly(
         assert [each for each in SECRETS if each in shown] == []
 
 
-def test_a_replay_warns_of_requests_that_differ_only_in_what_is_replaced(tmp_path: Path) -> None:
+def test_a_replay_warns_of_requests_that_differ_only_in_what_is_replaced(tmp_path):
     """Their responses play in the order of the recording, whichever is sent first."""
     first, second = (post(json.dumps({"password": each}).encode()) for each in TOKENS)
     path = recorded(tmp_path / "tour.yaml", answered(first), answered(second))
@@ -259,9 +256,7 @@ steps = st.builds(
 @pytest.mark.filterwarnings("ignore:.*cannot tell the two apart:UserWarning")
 @given(flow=st.lists(steps, min_size=1, max_size=12), received=st.sets(st.sampled_from(VALUES[:5])))
 @settings(max_examples=300, deadline=None)
-def test_any_flow_replays_in_its_order_without_its_credentials(
-    tmp_path_factory: pytest.TempPathFactory, flow: list[Step], received: set[str]
-) -> None:
+def test_any_flow_replays_in_its_order_without_its_credentials(tmp_path_factory, flow, received):
     """A caller has some credentials from a response, so in a replay it sends what stands there."""
     path = tmp_path_factory.mktemp("flow") / "tour.yaml"
     named = {each.value for each in flow if each.name in NAMED and each.place != "path"}

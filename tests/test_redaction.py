@@ -31,7 +31,7 @@ from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 KEY = "dm_live_8fK2xQ9zLr7TtVb3nWm5YcHs1pAe"
 CREDENTIAL = base64.b64encode(f"{KEY}:".encode()).decode()
@@ -69,9 +69,7 @@ def written_response(
 
 @given(key=keys, before=words, after=words, data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_any_key_in_any_form_is_removed(
-    key: str, before: str, after: str, data: st.DataObject
-) -> None:
+def test_any_key_in_any_form_is_removed(key, before, after, data):
     search, text = KeySearch([key]), before + in_any_form(key, data) + after
     assume(not key.startswith("<") and not search.holds(before + after))
     cleaned = search.removed_from(text)
@@ -124,7 +122,7 @@ def exchange_with(form: str, *places: str) -> Interaction:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_of_a_key_is_replaced_in_each_place(form: str, place: str) -> None:
+def test_each_form_of_a_key_is_replaced_in_each_place(form, place):
     """A placeholder replaces the key, and the rest of the interaction is unchanged."""
     given = exchange_with(FORMS[form], place)
     written, _ = Redactor([KEY]).redacted_text(given, interaction_text)
@@ -168,7 +166,7 @@ MARKED = 'a"b\\c/d+e-f&g%h'
         (MARKED.encode(), "text/plain"),
     ],
 )
-def test_the_fast_search_writes_the_same_as_a_full_redaction(body: bytes, media_type: str) -> None:
+def test_the_fast_search_writes_the_same_as_a_full_redaction(body, media_type):
     """Most interactions are only searched once, in their written form, because this is fast.
 
     The bodies here need more, and the search must notice it.
@@ -192,7 +190,7 @@ def test_the_fast_search_writes_the_same_as_a_full_redaction(body: bytes, media_
         (KEY[:-1], KEY[:-1]),
     ],
 )
-def test_what_is_around_a_key_stays(text: str, cleaned: str) -> None:
+def test_what_is_around_a_key_stays(text, cleaned):
     """Also around an encoded one; a part of a key is not a key."""
     assert KeySearch([KEY]).removed_from(text) == cleaned
 
@@ -200,7 +198,7 @@ def test_what_is_around_a_key_stays(text: str, cleaned: str) -> None:
 @pytest.mark.slow
 @given(key=keys, around=st.binary(max_size=99), width=st.sampled_from((60, 64, 76)))
 @settings(max_examples=150, deadline=None)
-def test_a_key_of_any_characters_is_found_in_each_form(key: str, around: bytes, width: int) -> None:
+def test_a_key_of_any_characters_is_found_in_each_form(key, around, width):
     """A key may be escaped for an address, JSON or HTML, or be in base64, even wrapped."""
     assume(REDACTED not in key)
     digits = base64.b64encode(around + key.encode() + around).decode()
@@ -221,7 +219,7 @@ def test_a_key_of_any_characters_is_found_in_each_form(key: str, around: bytes, 
     assert [form for form in forms if search.holds(search.removed_from(form))] == []
 
 
-def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
+def test_a_credential_of_any_letters_is_known_by_its_place():
     """In another program's cassette, the place shows it: HTTP Basic, an address or a header."""
     secret = "pässwörd-für-жизнь"
     basic = base64.b64encode(f"me:{secret}".encode()).decode()
@@ -239,7 +237,7 @@ def test_a_credential_of_any_letters_is_known_by_its_place() -> None:
 
 @given(key=keys, text=st.text(max_size=300))
 @settings(max_examples=150, deadline=None)
-def test_a_text_without_the_key_stays_as_it_is(key: str, text: str) -> None:
+def test_a_text_without_the_key_stays_as_it_is(key, text):
     assume(not traces(text.encode("utf-8", "surrogatepass"), key))
     assume("@" not in text and "=" not in text)
 
@@ -247,7 +245,7 @@ def test_a_text_without_the_key_stays_as_it_is(key: str, text: str) -> None:
 
 
 @given(body=st.binary(max_size=300))
-def test_a_body_without_the_key_stays_as_it_is(body: bytes) -> None:
+def test_a_body_without_the_key_stays_as_it_is(body):
     starts = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
     assume(b"@" not in body and not body.startswith(starts))
     headers = ("Content-Type", "image/png")
@@ -293,9 +291,7 @@ def text_of(value: object) -> str:
     ascii_only=st.booleans(),
 )
 @settings(max_examples=150)
-def test_redacted_json_is_json_of_the_same_shape(
-    value: object, redact: list[str], ascii_only: bool
-) -> None:
+def test_redacted_json_is_json_of_the_same_shape(value, redact, ascii_only):
     """No escape is cut in two, no text becomes a number, and nothing is lost."""
     text = json.dumps(value, ensure_ascii=ascii_only)
     redactor = Redactor([KEY], redact=redact)
@@ -348,7 +344,7 @@ def headers_of(names: str, value: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name in names.split())
 
 
-def test_headers_of_credentials_are_dropped_or_masked_on_both_sides() -> None:
+def test_headers_of_credentials_are_dropped_or_masked_on_both_sides():
     """A replay has no key, but may write a cassette, so names must be enough."""
     others = headers_of(NOT_OF_CREDENTIALS, LONG)
     headers = (*headers_of(NEVER_RECORDED + OF_CREDENTIALS, SECRET), *others)
@@ -377,7 +373,7 @@ IN_PLACES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("place", IN_PLACES)
-def test_one_table_of_names_counts_in_all_places(place: str) -> None:
+def test_one_table_of_names_counts_in_all_places(place):
     """The same names as in headers, and the same names are none."""
     form = IN_PLACES[place]
     wrong = []
@@ -397,7 +393,7 @@ def test_one_table_of_names_counts_in_all_places(place: str) -> None:
     assert wrong == []
 
 
-def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
+def test_a_header_is_redacted_by_its_name_on_both_sides():
     """Equal values get equal pseudonyms, so a replay with the same rules finds the response."""
     given = answered_with(ME, b"", ("X-Customer", "Ada"), ("X-Other", "x"))
     redacted = Redactor(redact=["x-customer", "personal"]).interaction(given)
@@ -424,7 +420,7 @@ def test_a_header_is_redacted_by_its_name_on_both_sides() -> None:
         ("?has_password=true&reset_password=False", "?has_password=true&reset_password=False"),
     ],
 )
-def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: str) -> None:
+def test_a_parameter_of_a_credential_is_removed_by_its_name(uri, redacted):
     """Addresses, links and forms are redacted; the rest is unchanged, also the second time."""
     redactor = Redactor([KEY])
     once = redactor.request(Request("GET", f"https://a.test/x{uri}"))
@@ -443,7 +439,7 @@ def test_a_parameter_of_a_credential_is_removed_by_its_name(uri: str, redacted: 
         (SECRET, REDACTED),
     ],
 )
-def test_a_cookie_is_written_with_its_name_but_not_its_value(sent: str, written: str) -> None:
+def test_a_cookie_is_written_with_its_name_but_not_its_value(sent, written):
     """So a client of a replay has the cookie."""
     redacted = Redactor().interaction(answered_with(ME, b"", ("set-cookie", sent)))
 
@@ -459,7 +455,7 @@ def test_a_cookie_is_written_with_its_name_but_not_its_value(sent: str, written:
         *((key, False) for key in ("7fK2xQ9zLr8TtVb3nWm5YcHs", "AbC/dEfGhIjKlMnOpQrStUv==")),
     ],
 )
-def test_the_key_of_an_object_is_no_credential(key: str, is_kept: bool) -> None:
+def test_the_key_of_an_object_is_no_credential(key, is_kept):
     """Storage services call the name of an object its key."""
     form = Request("POST", ME, (), f"key={quote(key, safe='')}&n=1".encode())
 
@@ -473,7 +469,7 @@ def test_the_key_of_an_object_is_no_credential(key: str, is_kept: bool) -> None:
         *("/person-9748fa7c%40example.invalid", "/call/%2B999123456789"),
     ],
 )
-def test_a_placeholder_or_a_pseudonym_is_distinguished_from_other_text(text: str) -> None:
+def test_a_placeholder_or_a_pseudonym_is_distinguished_from_other_text(text):
     """A request with a placeholder or a pseudonym in it must not reach the service."""
     assert has_placeholder(text)
     assert not any(map(has_placeholder, ("?next=%2Fx", "?id=999123456789")))
@@ -484,9 +480,7 @@ def test_a_placeholder_or_a_pseudonym_is_distinguished_from_other_text(text: str
     [(gzip.compress, "gzip"), (zlib.compress, "deflate"), (gzip.compress, "")],
 )
 @pytest.mark.parametrize("torn", [0, 4])
-def test_a_compressed_body_with_the_key_is_recorded_decompressed(
-    compress: Callable[[bytes], bytes], coding: str, torn: int
-) -> None:
+def test_a_compressed_body_with_the_key_is_recorded_decompressed(compress, coding, torn):
     """The headers then describe the unpacked body, also if the compressed data is cut off."""
     body = compress(b'{"is": "' + KEY.encode() + b'"}' + b" " * 50)
     headers = (("Content-Encoding", coding), ("Content-Length", str(len(body))), ("A", "b"))
@@ -507,9 +501,7 @@ def test_a_compressed_body_with_the_key_is_recorded_decompressed(
         ("gzip, gzip, gzip", "utf-8", gzip.compress(gzip.compress(gzip.compress(b"text")))),
     ],
 )
-def test_a_body_that_cannot_be_searched_is_not_stored(
-    coding: str, charset: str, body: bytes
-) -> None:
+def test_a_body_that_cannot_be_searched_is_not_stored(coding, charset, body):
     """Such a body may contain anything, so only its size is kept, with matching headers."""
     kind = ("Content-Type", f"text/plain; charset={charset}")
     redacted = written_response(body, ("Content-Encoding", coding), ("Content-Length", "9"), kind)
@@ -519,7 +511,7 @@ def test_a_body_that_cannot_be_searched_is_not_stored(
 
 
 @pytest.mark.parametrize("body", [gzip.compress(bytes(65 * 1024**2), 1), bytes(65 * 1024**2)])
-def test_a_body_over_the_limit_is_not_recorded(body: bytes) -> None:
+def test_a_body_over_the_limit_is_not_recorded(body):
     """The limit applies to the received and the decompressed size.
 
     The caller gets the whole body.
@@ -538,7 +530,7 @@ def test_a_body_over_the_limit_is_not_recorded(body: bytes) -> None:
         *((charset, charset) for charset in ("utf-8", "latin-1", '"shift_jis"')),
     ],
 )
-def test_a_text_is_searched_in_its_own_charset(charset: str, declared: str) -> None:
+def test_a_text_is_searched_in_its_own_charset(charset, declared):
     """Without the key, in whichever of its charsets that is found; all else is unchanged."""
     charset = charset.strip('"')
     kind = ("Content-Type", f"text/plain; charset={declared}")
@@ -551,7 +543,7 @@ def test_a_text_is_searched_in_its_own_charset(charset: str, declared: str) -> N
 
 
 @pytest.mark.parametrize("key", ["200", "a"])
-def test_a_key_that_occurs_everywhere_is_removed_only_from_credentials(key: str) -> None:
+def test_a_key_that_occurs_everywhere_is_removed_only_from_credentials(key):
     """A key such as ``200`` must neither make texts unreadable nor block the recording."""
     redactor = Redactor([key])
     request = Request(
@@ -564,9 +556,7 @@ def test_a_key_that_occurs_everywhere_is_removed_only_from_credentials(key: str)
     assert redacted.headers == (("A", key), ("X-Api-Token", REDACTED))
 
 
-def test_keys_of_every_session_are_removed_also_of_one_opened_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_keys_of_every_session_are_removed_also_of_one_opened_later(monkeypatch):
     """A recording may contain any key of its process: other sessions' and the environment's."""
     redactor, text = Redactor(), "of-another-session, of-the-environment"
     before = redactor.text(text)
@@ -596,9 +586,7 @@ OWN = "kq83HfTr0Zp1"
         ("X-Token-Type: personal", "personal", "personal"),
     ],
 )
-def test_a_callers_own_credential_is_redacted_throughout_the_recording(
-    header: str, echoed: str, kept: str
-) -> None:
+def test_a_callers_own_credential_is_redacted_throughout_the_recording(header, echoed, kept):
     """Only whole credentials are learned: parts such as a user name are in many addresses."""
     name, _, value = header.partition(": ")
     request = Request("GET", "https://a.test/", ((name, value),))
@@ -612,7 +600,7 @@ def test_a_callers_own_credential_is_redacted_throughout_the_recording(
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: str) -> None:
+def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form):
     """The key is neither in the message nor in the locals of any frame of the traceback."""
     with pytest.raises(CassetteError, match="nothing was written") as caught:
         Redactor([KEY]).refuse_leak(json.dumps({"body": form}))
@@ -622,7 +610,7 @@ def test_a_leak_is_refused_with_nothing_of_it_in_the_error(form: str) -> None:
         assert traces(repr(frame.locals).encode(), KEY) == []
 
 
-def test_an_error_while_redacting_shows_no_locals() -> None:
+def test_an_error_while_redacting_shows_no_locals():
     with pytest.raises(AttributeError) as caught:
         Redactor([KEY]).text(7)  # type: ignore[arg-type]
 
@@ -630,7 +618,7 @@ def test_an_error_while_redacting_shows_no_locals() -> None:
     assert traces("".join(inside.format()).replace(f"{KEY!r}", "").encode(), KEY) == []
 
 
-def test_a_redactor_shows_no_key_and_cannot_be_pickled_or_copied() -> None:
+def test_a_redactor_shows_no_key_and_cannot_be_pickled_or_copied():
     redactor = Redactor([KEY], redact=["email"])
     shown = [repr(redactor)]
     shown += [repr(getattr(redactor, name)) for name in dir(redactor) if name != "__doc__"]
@@ -644,7 +632,7 @@ def test_a_redactor_shows_no_key_and_cannot_be_pickled_or_copied() -> None:
         vars(redactor)
 
 
-def test_a_cookie_is_removed_elsewhere_if_its_name_is_one_of_a_credential() -> None:
+def test_a_cookie_is_removed_elsewhere_if_its_name_is_one_of_a_credential():
     """A load balancer sets a new cookie with each response, and each value slows each search."""
     redactor = Redactor()
     for number in range(20):
@@ -670,7 +658,7 @@ REPEATED = "hk8fK2xQ9zLr7TtVb3n"
         ("[1.2345e+16, 'text/csv']", "[1.2345e+16, 'text/csv']"),
     ],
 )
-def test_a_value_is_removed_where_it_is_repeated(text: str, written: str) -> None:
+def test_a_value_is_removed_where_it_is_repeated(text, written):
     """A random one anywhere, another one where it stands whole; no names, words and numbers."""
     redactor = Redactor()
     names = [REPEATED, "letters-2026a", "invalid_token", "20261121", "en"]
@@ -683,7 +671,7 @@ def test_a_value_is_removed_where_it_is_repeated(text: str, written: str) -> Non
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"
 
 
-def test_a_jwt_stays_one_without_its_claims() -> None:
+def test_a_jwt_stays_one_without_its_claims():
     """So code that decodes it runs, with no claim to see."""
     redacted = written_response(json.dumps({"id_token": JWT, "t": JWT}).encode()).body
     header, claims, _ = json.loads(redacted)["id_token"].split(".")
@@ -704,7 +692,7 @@ def test_a_jwt_stays_one_without_its_claims() -> None:
     ],
 )
 @pytest.mark.parametrize("media_type", ["text/xml", "text/html", ""])
-def test_what_is_replaced_in_markup_is_escaped(markup: str, media_type: str) -> None:
+def test_what_is_replaced_in_markup_is_escaped(markup, media_type):
     """A parser reads it, and redaction changes it once."""
     text = markup.format(SECRET, KEY)
     redacted = written_response(text.encode(), ("Content-Type", media_type)).body

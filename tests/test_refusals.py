@@ -1,28 +1,22 @@
 """What an error says of a response with an error status, in the words of the service."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.errors import NotJSONError, ServiceError
 from directmail_lab.sessions.clients.refusals import check
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
-
-    from directmail_lab.sessions.session import Session
+from directmail_lab.sessions.session import Session
 
 LONG = "x" * 3_000
 FIVE = "f0: No; f1: No; f2: No; f3: No; f4: No"
 
 
 def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -> ServiceError:
-    """Return the error of a response with this body."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     with (
         service.fault(**{"status": 400, "body": content, **fault}),
@@ -68,9 +62,7 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
     ],
     ids=str,
 )
-def test_an_error_quotes_what_the_service_says_to_people(
-    service: FaultyService, unpaced: Session, body: Any, said: str
-) -> None:
+def test_an_error_quotes_what_the_service_says_to_people(service, unpaced, body, said):
     """It takes the usual members alone, also nested ones. Other parts of a body are data."""
     error = refusal(service, unpaced, body)
     quoted = f'400 Bad Request: "{said}".' if said else "400 Bad Request."
@@ -94,10 +86,7 @@ def test_an_error_quotes_what_the_service_says_to_people(
         (LONG, f"{LONG[:199]}…"),
     ],
 )
-def test_a_quoted_message_is_redacted_printable_and_short(
-    service: FaultyService, unpaced: Session, text: str, said: str
-) -> None:
-    """The key, credentials and personal data are removed first, and the text is cut afterwards."""
+def test_a_quoted_message_is_redacted_printable_and_short(service, unpaced, text, said):
     key = service.api_key
     escaped = f"{ord(key[1]):04x}{key[2:]}"
     text = text.replace("{key[0]}", key[0]).replace("{escaped}", escaped).replace("{key}", key)
@@ -119,17 +108,14 @@ def test_a_quoted_message_is_redacted_printable_and_short(
     ],
     ids=["cut", "deep", "2 MB", "not UTF-8"],
 )
-def test_a_body_that_is_not_a_short_message_is_not_quoted(
-    service: FaultyService, unpaced: Session, body: bytes
-) -> None:
-    """The error still has the status, and says how to see the body."""
+def test_a_body_that_is_not_a_short_message_is_not_quoted(service, unpaced, body):
     error = refusal(service, unpaced, body)
 
     assert error.said == ""
     assert error.advice.endswith("To see the whole response: interactions(number=1).")
 
 
-def test_a_failed_read_says_how_often_it_was_sent(service: FaultyService, live: Session) -> None:
+def test_a_failed_read_says_how_often_it_was_sent(service, live):
     """A gateway's page is not JSON either way, so there is no advice to keep it."""
     with service.fault(html=True, headers={"Retry-After": "0"}):
         response = live.get("/v1/users/me")
@@ -141,7 +127,7 @@ def test_a_failed_read_says_how_often_it_was_sent(service: FaultyService, live: 
         dm.frame(response, on_error="keep")
 
 
-def test_a_404_says_which_address_was_tried(service: FaultyService) -> None:
+def test_a_404_says_which_address_was_tried(service):
     """A base address with a wrong prefix is seen at once, and so is a wrong port."""
     with (
         dm.Session(f"{service.base_url}/eu", service.api_key) as session,
@@ -159,9 +145,7 @@ def test_a_404_says_which_address_was_tried(service: FaultyService) -> None:
         ("seconds_left", {}, "It renews at 20.* UTC, 9 s after this response"),
     ],
 )
-def test_a_429_says_when_the_allowance_renews_if_that_is_known(
-    service: FaultyService, unit: Any, headers: dict[str, Any], said: str
-) -> None:
+def test_a_429_says_when_the_allowance_renews_if_that_is_known(service, unit, headers, said):
     """Retry-After comes first. If the unit is not known, the error names what finds it out."""
     options: dict[str, Any] = {"pace": "off", "reset_unit": unit}
     with dm.Session(service.base_url, service.api_key, **options) as session:
@@ -178,9 +162,7 @@ def test_a_429_says_when_the_allowance_renews_if_that_is_known(
         ("https://u:p@b.test/{key}/x?a#b", "a redirect to https://b.test/<API_KEY>/x."),
     ],
 )
-def test_a_redirect_without_a_body_says_where_it_leads(
-    service: FaultyService, live: Session, location: str, leads: str
-) -> None:
+def test_a_redirect_without_a_body_says_where_it_leads(service, live, location, leads):
     """The address is shown without user info and query, which may contain credentials."""
     target = location.replace("{key}", service.api_key)
     with service.fault(status=302, body=b"", headers={"Location": target}):

@@ -1,21 +1,15 @@
 """The unit of Reset: inferred once the readings allow only one, and never wrong."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from reading_samples import reading as sample
 
+from directmail_lab.readings.reading import Reading
 from directmail_lab.readings.reset_unit import ResetUnitInference, infer_reset_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from directmail_lab.readings.reading import Reading
 
 NOW_S = 1_795_262_400.3
 UNITS = ["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
@@ -63,10 +57,7 @@ def window(
     ("moments", "window_s"),
     [(BY_HAND, 60.0), (BURST, 60.0), (FIVE, 10.0), (FIVE, 60.0), (FIVE, 600.0)],
 )
-def test_the_unit_is_inferred_from_one_window_of_readings(
-    unit: str, rounding: Callable[[float], int], moments: list[float], window_s: float
-) -> None:
-    """Five readings in three seconds are enough, and the reason names readings, counted from 1."""
+def test_the_unit_is_inferred_from_one_window_of_readings(unit, rounding, moments, window_s):
     evidence = infer_reset_unit(window(unit, moments, window_s=window_s, rounding=rounding))
 
     assert (evidence.unit, evidence.candidates) == (unit, (unit,))
@@ -74,7 +65,7 @@ def test_the_unit_is_inferred_from_one_window_of_readings(
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_an_inferred_unit_remains_until_a_reading_contradicts_it(unit: str) -> None:
+def test_an_inferred_unit_remains_until_a_reading_contradicts_it(unit):
     inference = ResetUnitInference()
     readings = window(unit, BY_HAND) + window(unit, [0.0, 1.0], start=NOW_S + 70)
     for one in [*readings, reading(NOW_S + 72, 0), reading(NOW_S + 73, None)]:
@@ -98,7 +89,7 @@ def test_an_inferred_unit_remains_until_a_reading_contradicts_it(unit: str) -> N
         (reading(NOW_S, "2026-11-21T12:01:00Z"), "iso_text"),
     ],
 )
-def test_one_reading_is_enough_to_recognize_a_point_in_time(one: Reading, unit: str) -> None:
+def test_one_reading_is_enough_to_recognize_a_point_in_time(one, unit):
     """A timestamp is too large for a duration and close to now, and a date is not a number."""
     assert infer_reset_unit([one]).unit == unit
 
@@ -123,7 +114,7 @@ UNCLEAR = {
 
 
 @pytest.mark.parametrize("readings", UNCLEAR.values(), ids=UNCLEAR)
-def test_the_unit_is_undetermined_if_several_units_fit(readings: list[Reading]) -> None:
+def test_the_unit_is_undetermined_if_several_units_fit(readings):
     """A unit must be certain, not only likely."""
     evidence = infer_reset_unit(readings)
 
@@ -136,9 +127,7 @@ def test_the_unit_is_undetermined_if_several_units_fit(readings: list[Reading]) 
     [lambda n: 0 * n, lambda n: n % 3, lambda n: 7 * n % 5, lambda n: n * n % 11],
     ids=["none", "0 1 2", "0 2 4 1 3", "0 1 4 9 5 3"],
 )
-def test_regular_polling_may_make_milliseconds_look_like_seconds(
-    others: Callable[[int], int],
-) -> None:
+def test_regular_polling_may_make_milliseconds_look_like_seconds(others):
     readings = [
         reading(NOW_S + 1.002 * n, 1001 - 1002 * n % 1001, elapsed_s=0.0, remaining=299 - others(n))
         for n in range(50)
@@ -157,7 +146,7 @@ MIXED = [reading(NOW_S + n / 10, 60 - n // 10 if n % 2 else 20 - n // 10) for n 
         (window("epoch_s", [0.0]) + window("epoch_ms", [1.0]), "two accounts, or"),
     ],
 )
-def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str) -> None:
+def test_two_accounts_in_one_log_give_no_unit(readings, why):
     evidence = infer_reset_unit(readings)
 
     assert evidence.unit == "undetermined"
@@ -166,8 +155,8 @@ def test_two_accounts_in_one_log_give_no_unit(readings: list[Reading], why: str)
 
 @pytest.mark.parametrize("stated", UNITS)
 @pytest.mark.parametrize("unit", UNITS)
-def test_a_stated_unit_is_used_even_if_the_readings_contradict_it(stated: str, unit: str) -> None:
-    inference = ResetUnitInference(stated=stated)  # type: ignore[arg-type]
+def test_a_stated_unit_is_used_even_if_the_readings_contradict_it(stated, unit):
+    inference = ResetUnitInference(stated=stated)
     for each in window(unit, BY_HAND):
         inference.observe(each)
     evidence = inference.evidence()
@@ -190,13 +179,11 @@ def untimed(unit: str) -> Iterable[Reading]:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("readings", [two_operations, untimed])
-def test_the_unit_is_inferred_per_operation_and_also_from_date_headers(
-    readings: Callable[[str], Iterable[Reading]], unit: str
-) -> None:
+def test_the_unit_is_inferred_per_operation_and_also_from_date_headers(readings, unit):
     assert infer_reset_unit(readings(unit)).unit == unit
 
 
-def test_a_large_number_alone_does_not_prove_milliseconds() -> None:
+def test_a_large_number_alone_does_not_prove_milliseconds():
     """In seconds it is more than a year, which is possible, so milliseconds are not certain."""
     evidence = infer_reset_unit([reading(NOW_S + n, 63_000_000 - n) for n in range(3)])
 
@@ -204,7 +191,7 @@ def test_a_large_number_alone_does_not_prove_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_the_unit_is_inferred_from_short_windows(others: int) -> None:
+def test_the_unit_is_inferred_from_short_windows(others):
     """A window of 2 s shows only 2 and 1, and other programs may use the allowance too."""
     readings = [
         reading(
@@ -218,7 +205,7 @@ def test_the_unit_is_inferred_from_short_windows(others: int) -> None:
     assert infer_reset_unit(readings).unit == "seconds_left"
 
 
-def test_usage_by_other_programs_only_delays_the_inference() -> None:
+def test_usage_by_other_programs_only_delays_the_inference():
     """Remaining falls by more than our own requests, so more readings are needed."""
     readings = [
         reading(NOW_S + n * 0.78, 60 - round(n * 0.78), remaining=299 - n - 3 * n)
@@ -281,9 +268,7 @@ def services(draw: st.DrawFn) -> tuple[str, list[Reading]]:
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(services(), st.none() | services())
-def test_the_unit_is_never_a_wrong_one(
-    first: tuple[str, list[Reading]], second: tuple[str, list[Reading]] | None
-) -> None:
+def test_the_unit_is_never_a_wrong_one(first, second):
     """The test covers wrong clocks, slow networks, any window, old replays and two services."""
     units, readings = zip(*filter(None, (first, second)), strict=True)
     mixed = sorted(chain(*readings), key=lambda one: one.at) if second else readings[0]

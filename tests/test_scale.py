@@ -1,12 +1,10 @@
 """Beyond one machine: the readers are pure functions of a path, and run under Dask unchanged."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,11 +12,6 @@ from cassette_samples import answered, get, recorded
 
 import directmail_lab as dm
 from directmail_lab.server.standin import stand_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Reader = Callable[[object], pd.DataFrame]
 
 ROOT = Path(__file__).parent.parent
 CASSETTES = 200
@@ -43,7 +36,7 @@ def dask() -> None:
 
 
 @pytest.mark.usefixtures("dask")
-def test_the_how_to_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_how_to_runs(tmp_path, capsys):
     shutil.copytree(ROOT / "cassettes", tmp_path / "cassettes")
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -64,14 +57,8 @@ IN_THE_CLUSTER = """
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.usefixtures("dask")
-def test_four_workers_use_one_key_and_read_many_cassettes(
-    monkeypatch: pytest.MonkeyPatch, many: list[str]
-) -> None:
-    """The guide's second example reads many paths with one session per worker.
-
-    Few requests are refused, although the workers share one key. `dask.dataframe.from_map` over
-    parts of many recordings returns the same as reading all at once.
-    """
+def test_four_workers_use_one_key_and_read_many_cassettes(monkeypatch, many):
+    """Few requests are refused, although the workers share one key."""
     text = (ROOT / "notebooks" / "many-recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python cluster\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     with stand_in(limit=300, window_s=4.0, limits={}) as service:
@@ -99,8 +86,7 @@ def test_four_workers_use_one_key_and_read_many_cassettes(
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
-    """The column ``recording`` has names relative to the folder, or those of the files."""
+def test_a_folder_is_read_into_one_frame(read, tmp_path):
     exchanges = answered(get("/1")), answered(get("/2"))
     one, two = (recorded(tmp_path / name, *exchanges) for name in ("one.yaml", "parts/two.yaml"))
     frame, given = read(tmp_path), read(iter([one, str(two)]))
@@ -112,8 +98,7 @@ def test_a_folder_is_read_into_one_frame(read: Reader, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_a_damaged_cassette_among_many_is_named(read: Reader, tmp_path: Path) -> None:
-    """In a folder, a warning names it; a source that is given by name raises."""
+def test_a_damaged_cassette_among_many_is_named(read, tmp_path):
     whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
     text = whole.read_text()
     (tmp_path / "odd.yaml").write_text(text.replace('{"code": 200', "{code: ["))
@@ -125,10 +110,7 @@ def test_a_damaged_cassette_among_many_is_named(read: Reader, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_no_cassettes_are_a_frame_without_rows(
-    read: Reader, tmp_path: Path, many: list[str]
-) -> None:
-    """An empty folder or list gives the same columns and dtypes as many cassettes."""
+def test_no_cassettes_are_a_frame_without_rows(read, tmp_path, many):
     (tmp_path / "empty").mkdir()
     dtypes = read(many[:2]).dtypes
 

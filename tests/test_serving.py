@@ -1,14 +1,10 @@
 """A cassette served over real HTTP on loopback, for any client."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
 import socket
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,9 +19,6 @@ from directmail_lab.server.loopback import cassette_server
 ME = "/v1/users/me"
 
 
-# -- clients -----------------------------------------------------------------------------------
-
-
 def raw(address: str, sent: bytes, *, ends: bool = False) -> bytes:
     """Send bytes, close the sending side if ``ends``, and return everything received."""
     parts = urlsplit(address)
@@ -37,7 +30,6 @@ def raw(address: str, sent: bytes, *, ends: bool = False) -> bytes:
 
 
 def parsed(response: bytes) -> tuple[int, list[tuple[str, ...]], bytes]:
-    """Return the status, the headers and the body."""
     head, _, body = response.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     return int(first.split()[1]), [tuple(line.split(": ", 1)) for line in lines], body
@@ -49,11 +41,7 @@ def by_socket(method: str, url: str, headers: str = "") -> tuple[int, list[tuple
     return parsed(raw(url, f"{head}{headers}Connection: close\r\n\r\n".encode()))
 
 
-# -- the responses -----------------------------------------------------------------------------
-
-
-def test_any_client_gets_what_was_recorded(tour: Path) -> None:
-    """Each status, header and body is the recorded one, in the order of the recording."""
+def test_any_client_gets_what_was_recorded(tour):
     asked = [("GET", ME, b"")] * 2
     asked += [("GET", "/v1/lists/8f14e45f?page=2", b""), ("POST", "/v1/letters", b'{"a": 1}')]
     with cassette_server([tour]) as server:
@@ -68,7 +56,7 @@ def test_any_client_gets_what_was_recorded(tour: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_response_is_the_recorded_one_byte_for_byte(tmp_path: Path, method: str) -> None:
+def test_a_response_is_the_recorded_one_byte_for_byte(tmp_path, method):
     """Repeated headers are kept, and every body; only the length is added."""
     fields = (("X-B", "2"), ("X-A", "é\xa1"), ("X-B", ""))
     body = bytes(range(256)) * 260
@@ -90,11 +78,8 @@ def test_a_response_is_the_recorded_one_byte_for_byte(tmp_path: Path, method: st
         assert dict(headers).get("Content-Length") == length
 
 
-def test_hop_by_hop_headers_are_not_replayed_and_no_script_runs(tmp_path: Path) -> None:
-    """A stranger's cassette may have such headers, and a length that no longer fits the body.
-
-    A page from it that a browser shows runs no script: all servers here share cookies.
-    """
+def test_hop_by_hop_headers_are_not_replayed_and_no_script_runs(tmp_path):
+    """A page from it that a browser shows runs no script: all servers here share cookies."""
     between = [("Transfer-Encoding", "chunked"), ("Connection", "upgrade"), ("Upgrade", "h2c")]
     answer = Response(200, "", (*between, ("Content-Length", "9")), b"xyz")
     path = recorded(tmp_path / "a.yaml", Interaction(get(ME), answer))
@@ -116,9 +101,7 @@ def test_hop_by_hop_headers_are_not_replayed_and_no_script_runs(tmp_path: Path) 
         Response(200, headers=(("X: a\r\nY", "b"),)),
     ],
 )
-def test_a_recorded_response_that_http_cannot_carry_is_a_502(
-    response: Response, tmp_path: Path
-) -> None:
+def test_a_recorded_response_that_http_cannot_carry_is_a_502(response, tmp_path):
     """A hostile cassette can add neither a header nor a response."""
     path = written_by_vcrpy(tmp_path / "a.yaml", Interaction(get(ME), response))
     with cassette_server([path]) as server:
@@ -136,10 +119,7 @@ def test_a_recorded_response_that_http_cannot_carry_is_a_502(
         ("last", "/v1/lists/8f14e45f?page=3", 502, "not in cassette"),
     ],
 )
-def test_a_used_up_request_gets_the_last_response_or_a_refusal(
-    tour: Path, repeat: Any, target: str, status: int, says: str
-) -> None:
-    """A session's replay does the same. The refusal is JSON without the values that were sent."""
+def test_a_used_up_request_gets_the_last_response_or_a_refusal(tour, repeat, target, status, says):
     with cassette_server([tour], repeat=repeat) as server:
         for _ in range(3):
             got, headers, body = by_socket("GET", server.base_url + target)
@@ -169,10 +149,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("header", "said", "got"), ADDRESSES)
-def test_addresses_of_the_service_become_the_servers(
-    header: str, said: str, got: str, tmp_path: Path
-) -> None:
-    """Four headers and JSON are rewritten with the correct length; the rest is unchanged."""
+def test_addresses_of_the_service_become_the_servers(header, said, got, tmp_path):
     answer = answered(get(ME, base=EU), said if not header else "{}")
     headers = (*answer.response.headers, *([(header, said)] if header else []))
     answer = replace(answer, response=replace(answer.response, headers=headers))
@@ -185,8 +162,7 @@ def test_addresses_of_the_service_become_the_servers(
     assert int(response.headers["Content-Length"]) == len(response.content)
 
 
-def test_a_request_with_the_servers_address_matches_the_recorded_one(tmp_path: Path) -> None:
-    """The recorded address matches in queries and bodies, whatever port the server has now."""
+def test_a_request_with_the_servers_address_matches_the_recorded_one(tmp_path):
     asked = [get(f"/v1/next?from={BASE_URL}/v1"), post(f'{{"url": "{BASE_URL}/v1"}}'.encode())]
     path = recorded(tmp_path / "a.yaml", *(answered(each) for each in asked))
     with cassette_server([path], repeat="strict") as server:
@@ -197,7 +173,7 @@ def test_a_request_with_the_servers_address_matches_the_recorded_one(tmp_path: P
     assert (read.status_code, written.status_code) == (200, 200)
 
 
-def test_the_first_cassette_with_a_response_plays_it(tmp_path: Path, tour: Path) -> None:
+def test_the_first_cassette_with_a_response_plays_it(tmp_path, tour):
     """Each at its own paths, which may be those of another base address."""
     other = [answered(get(path, base=EU), b"eu") for path in (ME, "/v1/more")]
     paths = [tour, recorded(tmp_path / "b.yaml", *other, base_url=EU)]
@@ -239,10 +215,7 @@ CHUNKED = "Transfer-Encoding: chunked\r\n"
         (CHUNKED, '8\r\n{"a": 1}\r\n0\r\nX-Trailer: 1\r\n\r\n', 400),
     ],
 )
-def test_a_request_must_be_clear_and_its_body_within_a_limit(
-    tour: Path, head: str, body: str, status: int | None, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Everything else is refused without a traceback, and the connection closes."""
+def test_a_request_must_be_clear_and_its_body_within_a_limit(tour, head, body, status, capfd):
     sent = f"POST /v1/letters HTTP/1.1\r\nHost: localhost\r\n{head}"
     closing = "Connection: close\r\n" if status == 201 else ""
     with cassette_server([tour]) as server:
@@ -253,9 +226,6 @@ def test_a_request_must_be_clear_and_its_body_within_a_limit(
     assert (parsed(got)[0] if got else None) == status
     assert got.count(b"HTTP/1.1 ") == bool(got)
     assert not got or ("Connection", "close") in parsed(got)[1]
-
-
-# -- access ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,7 +249,7 @@ def test_a_request_must_be_clear_and_its_body_within_a_limit(
         ("nonsense", 400),
     ],
 )
-def test_no_page_and_no_proxy_request_gets_through(tour: Path, head: str, status: int) -> None:
+def test_no_page_and_no_proxy_request_gets_through(tour, head, status):
     """Only programs on this machine get responses, and only from the cassette."""
     with cassette_server([tour]) as server:
         sent = f"{head}\r\nConnection: close\r\n\r\n".encode()
@@ -289,12 +259,8 @@ def test_no_page_and_no_proxy_request_gets_through(tour: Path, head: str, status
     assert ("Connection", "close") in headers
 
 
-# -- the command -------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
-def test_the_command_prints_its_address_and_its_cassettes(tmp_path: Path) -> None:
-    """The address is on the first line; a repeated request gets the last response again."""
+def test_the_command_prints_its_address_and_its_cassettes(tmp_path):
     recorded(tmp_path / "one.yaml", answered(get(ME)))
     with started(tmp_path, "serve", "--port", "0", "--cassette", "one.yaml") as process:
         printed = output_until(process, "Ctrl-C ends it")

@@ -1,7 +1,5 @@
 """A session over real sockets: its modes, what it records, and what it refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -12,10 +10,10 @@ import weakref
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import httpx
+import pandas as pd
 import pytest
 from cassette_samples import BASE_URL, answered, recorded
 
@@ -23,23 +21,16 @@ import directmail_lab as dm
 from directmail_lab.cassettes import Matching
 from directmail_lab.credentials import ApiKey, known_keys
 from directmail_lab.exchange.values import Response
+from directmail_lab.readings.reading import Reading
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
 from directmail_lab.sessions.session import Session, bind_to_test, on_reading
-from directmail_lab.sessions.transports.extensions import received_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from faulty_service import FaultyService
-
-    from directmail_lab.readings.reading import Reading
-    from directmail_lab.sessions.transports.mode import Timing
 
 
 def text_of(cassette: str) -> str:
     return Path("cassettes", f"{cassette}.yaml").read_text(encoding="utf-8")
 
 
-def test_me_is_one_row_of_the_users_record(live: Session) -> None:
+def test_me_is_one_row_of_the_users_record(live):
     async def me_async() -> pd.DataFrame:
         async with Session(live.base_url, ApiKey(STAND_IN_KEY)) as session:
             return await session.me_async()
@@ -51,7 +42,7 @@ def test_me_is_one_row_of_the_users_record(live: Session) -> None:
     assert asyncio.run(me_async()).equals(me)
 
 
-def test_an_event_loop_that_ends_closes_its_connections(live: Session) -> None:
+def test_an_event_loop_that_ends_closes_its_connections(live):
     gc.collect()  # what earlier tests left
     for _ in range(3):
         assert len(asyncio.run(live.me_async())) == 1
@@ -73,9 +64,7 @@ def test_an_event_loop_that_ends_closes_its_connections(live: Session) -> None:
         (502, "ServiceError", "try again"),
     ],
 )
-def test_an_error_status_is_a_service_error(
-    service: FaultyService, unpaced: Session, status: int, kind: str, advice: str
-) -> None:
+def test_an_error_status_is_a_service_error(service, unpaced, status, kind, advice):
     said = f"GET /v1/users/me responded with {status}.*{advice}"
     with (
         service.fault(status=status, echo_key=True),
@@ -91,7 +80,7 @@ def test_an_error_status_is_a_service_error(
     assert service.api_key not in f"{error}{error!r}{vars(error)}"
 
 
-def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
+def test_a_mode_ends_with_its_block_or_with_the_next(live):
     modes = [live.mode]
     with live.record("tour"):
         live.me()
@@ -110,7 +99,7 @@ def test_a_mode_ends_with_its_block_or_with_the_next(live: Session) -> None:
     assert text_of("tour").count("- recorded_at") == 2
 
 
-def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
+def test_a_change_of_mode_that_fails_changes_nothing(live):
     with pytest.raises(dm.errors.CassetteNotFoundError, match="no-such"):
         live.replay("no-such")
     assert live.mode == "live"
@@ -123,7 +112,7 @@ def test_a_change_of_mode_that_fails_changes_nothing(live: Session) -> None:
     assert text_of("tour").count("- recorded_at") == 2
 
 
-def test_a_replay_keeps_its_own_readings(live: Session) -> None:
+def test_a_replay_keeps_its_own_readings(live):
     live.me()
     with live.record("tour"):
         live.me()
@@ -139,7 +128,7 @@ def test_a_replay_keeps_its_own_readings(live: Session) -> None:
     assert abs((replayed["at"][1] - own["at"][2]).total_seconds()) < 1
 
 
-def test_a_stated_unit_applies_to_recordings_of_the_same_address(live: Session) -> None:
+def test_a_stated_unit_applies_to_recordings_of_the_same_address(live):
     """A recording of another address has its unit inferred, unless the session can only replay."""
     with live.record("tour"):
         live.me()
@@ -154,7 +143,7 @@ def test_a_stated_unit_applies_to_recordings_of_the_same_address(live: Session) 
     assert units == ["seconds_left", "undetermined", "seconds_left"]
 
 
-def test_the_known_allowance_carries_over_to_the_next_mode() -> None:
+def test_the_known_allowance_carries_over_to_the_next_mode():
     with (
         stand_in(limit=3, window_s=1.0, reset_unit="milliseconds_left") as few,
         Session(few.base_url, ApiKey(few.api_key), reset_unit="milliseconds_left") as session,
@@ -167,7 +156,7 @@ def test_the_known_allowance_carries_over_to_the_next_mode() -> None:
         assert dm.rate_limits(session)["status"].tolist() == [200] * 4
 
 
-def test_a_replayed_response_does_not_wait_or_count_as_usage() -> None:
+def test_a_replayed_response_does_not_wait_or_count_as_usage():
     with (
         stand_in(limit=2, window_s=3600) as few,
         Session(few.base_url, ApiKey(few.api_key), max_wait_s=0.0) as session,
@@ -183,10 +172,7 @@ def test_a_replayed_response_does_not_wait_or_count_as_usage() -> None:
     assert few.requests.total() == 2
 
 
-def test_an_allowed_write_is_sent_once_and_replays_without_permission(
-    service: FaultyService,
-) -> None:
-    """It can be refused again later. A test's session explains what allows it instead."""
+def test_an_allowed_write_is_sent_once_and_replays_without_permission(service):
     with Session(service.base_url, ApiKey(service.api_key)) as session:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             with pytest.raises(dm.errors.WriteRefusedError, match="allow_writes = True"):
@@ -212,11 +198,8 @@ def test_an_allowed_write_is_sent_once_and_replays_without_permission(
     [(0.5, "recorded", [0.5]), (0.5, 2.0, [1.0]), (1e9, 1.0, [30.0]), (0.5, "instant", [])],
 )
 def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
-    monkeypatch: pytest.MonkeyPatch,
-    elapsed_s: float,
-    timing: Timing,
-    slept: list[float],
-) -> None:
+    monkeypatch, elapsed_s, timing, slept
+):
     """A factor scales the wait, and 30 s limit it, in case the cassette is a stranger's."""
     failed = answered(status=503)
     again = replace(answered(), elapsed_s=elapsed_s, attempt=2)
@@ -234,30 +217,8 @@ def test_a_replay_in_recorded_time_waits_as_long_as_the_service_took(
     assert pauses == slept * 2
 
 
-def test_a_response_carries_its_number_in_the_recording(
-    service: FaultyService, live: Session
-) -> None:
-    def seen() -> list[tuple[int, int]]:
-        """Return the number and the attempt of each response."""
-        last = live.client.get("/v1/users/me", follow_redirects=True)
-        each = [received_of(response) for response in (*last.history, last)]
-        return [(one.number, one.reading.attempt) for one in each if one.reading is not None]
-
-    with service.fault(redirect_to="/v1/lists", status=302, path="/v1/users"):
-        sent = seen()
-        with live.record("tour"):
-            recorded = seen()
-    with live.replay("tour"):
-        replayed = seen()
-
-    assert (sent, recorded, replayed) == ([(1, 1), (2, 1)], [(3, 1), (4, 1)], [(1, 1), (2, 1)])
-    assert [each.attempt for each in live.recording.readings()] == [1, 1, 1, 1]
-
-
 @pytest.mark.parametrize("retry", [True, False])
-def test_a_request_that_the_caller_sends_again_is_another_call(
-    service: FaultyService, retry: bool
-) -> None:
+def test_a_request_that_the_caller_sends_again_is_another_call(service, retry):
     """SDKs send the same request object again; a replay returns to each call what it got."""
     with Session(service.base_url, service.api_key, retry=retry) as session:
         request = session.client.build_request("GET", "/v1/users/me")
@@ -266,15 +227,14 @@ def test_a_request_that_the_caller_sends_again_is_another_call(
             seen = [session.client.send(request).status_code for _ in range(2)]
         with session.replay("again", repeat="strict"):
             replayed = [session.client.send(request).status_code for _ in range(2)]
+            attempts = dm.interactions(session)["attempt"].tolist()
 
     assert seen == replayed == [200 if retry else 503, 200]
+    assert attempts == ([1, 2, 1] if retry else [1, 1])
     assert service.requests == {"GET /v1/users/me": 3 if retry else 2}
 
 
-def test_a_read_without_a_response_is_not_recorded(
-    service: FaultyService, unpaced: Session
-) -> None:
-    """The error is httpx's own."""
+def test_a_read_without_a_response_is_not_recorded(service, unpaced):
     with unpaced.record("tour"), service.fault(drop="reset"), pytest.raises(httpx.ReadError):
         unpaced.me()
 
@@ -282,9 +242,7 @@ def test_a_read_without_a_response_is_not_recorded(
     assert not Path("cassettes/tour.yaml").exists()
 
 
-def test_an_error_in_a_callback_loses_no_response(
-    live: Session, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_in_a_callback_loses_no_response(live, caplog):
     heard: list[Reading] = []
 
     def broken(_: Reading) -> None:
@@ -301,9 +259,7 @@ def test_an_error_in_a_callback_loses_no_response(
     assert "on_reading" in caplog.text
 
 
-def test_both_clients_have_the_same_cookies_until_the_mode_changes(
-    live: Session, service: FaultyService
-) -> None:
+def test_both_clients_have_the_same_cookies_until_the_mode_changes(live, service):
     """So a recording does not depend on what was sent before it, and no replay leaves a cookie."""
     with service.fault(headers={"Set-Cookie": "a=1"}):
         live.get("/v1/users/me")
@@ -321,7 +277,7 @@ def test_both_clients_have_the_same_cookies_until_the_mode_changes(
     assert kept == [{"a": "1"}, {}, {"lang": "de"}, {}]
 
 
-def test_a_block_of_a_client_leaves_it_open(live: Session) -> None:
+def test_a_block_of_a_client_leaves_it_open(live):
     with live.client as client:
         statuses = [client.get("/v1/users/me").status_code]
     statuses.append(live.get("/v1/users/me").status_code)
@@ -335,9 +291,7 @@ def test_a_block_of_a_client_leaves_it_open(live: Session) -> None:
     assert statuses == [200] * 4
 
 
-def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
-    service: FaultyService, live: Session
-) -> None:
+def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(service, live):
     """httpx shows the phrase in the repr of a response, and keeps the cookie in its jar."""
     cookies = [f"id={service.api_key}", "theme=dark"]
     with service.fault(headers={"Set-Cookie": cookies}):
@@ -356,7 +310,7 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(
     assert shown == "<Response [403 No <API_KEY>]>"
 
 
-def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Session) -> None:
+def test_the_key_goes_to_the_base_address_alone(service, live):
     """Neither an absolute URL nor a redirect gets it, nor a request with ``auth=None``."""
     without = live.client.get("/v1/users/me", auth=None)
     with stand_in() as other:
@@ -373,18 +327,14 @@ def test_the_key_goes_to_the_base_address_alone(service: FaultyService, live: Se
     ("address", "said"),
     [("http://secret:word@127.0.0.1:1/me", "user name"), ("http://example.com/", "not encrypted")],
 )
-def test_an_address_with_a_user_name_or_without_encryption_is_refused(
-    live: Session, address: str, said: str
-) -> None:
+def test_an_address_with_a_user_name_or_without_encryption_is_refused(live, address, said):
     with pytest.raises(dm.errors.AddressError, match=said) as caught:
         live.request("GET", address)
 
     assert "secret" not in str(caught.value)
 
 
-def test_a_redacted_recording_replays_and_stays_redacted(
-    service: FaultyService, live: Session
-) -> None:
+def test_a_redacted_recording_replays_and_stays_redacted(service, live):
     params = {"email": "reader@example.org"}
     with live.record("private"):
         live.request("GET", "/v1/nowhere", params=params)
@@ -401,9 +351,7 @@ def test_a_redacted_recording_replays_and_stays_redacted(
     assert service.requests["GET /v1/lists"] == 1
 
 
-def test_no_traceback_frame_contains_the_key(
-    live: Session, service: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_traceback_frame_contains_the_key(live, service, monkeypatch):
     """httpcore and h11 have the headers in their locals, which ``%xmode Verbose`` would print."""
 
     def broken(_: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
@@ -419,7 +367,7 @@ def test_no_traceback_frame_contains_the_key(
     assert encoded not in "".join(summary.format())
 
 
-def test_a_response_does_not_keep_the_key_in_memory(service: FaultyService) -> None:
+def test_a_response_does_not_keep_the_key_in_memory(service):
     """A notebook keeps the results of its cells, so they must not keep the key in memory."""
     session = Session(service.base_url, "a-key-of-its-own", pace="off")
     once = {"Connection": "close"}  # leaves no socket open
@@ -435,9 +383,7 @@ def test_a_response_does_not_keep_the_key_in_memory(service: FaultyService) -> N
 
 
 @pytest.mark.parametrize("mode", ["live", "record", "replay"])
-def test_a_response_that_was_read_is_freed_without_the_garbage_collector(
-    live: Session, mode: str
-) -> None:
+def test_a_response_that_was_read_is_freed_without_the_garbage_collector(live, mode):
     """httpx's stream refers to its response, which costs a twentieth of a replay's time."""
     if mode != "live":
         live.record("tour")
@@ -456,9 +402,7 @@ def test_a_response_that_was_read_is_freed_without_the_garbage_collector(
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(
-    service: FaultyService, is_closed: bool
-) -> None:
+def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service, is_closed):
     """The filter has a reference to the key, so it must go with its session, closed or not."""
     gc.collect()  # removes sessions that earlier tests dropped
     before = list(logging.getLogger("httpx").filters)
@@ -474,7 +418,7 @@ def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(
     assert logging.getLogger("httpx").filters == before
 
 
-def test_tab_after_a_session_shows_what_its_user_needs(live: Session) -> None:
+def test_tab_after_a_session_shows_what_its_user_needs(live):
     """What only this package needs are functions of its module."""
     calls = "get get_many pages post put patch delete request me me_async live record replay close"
     facts = "base_url templates client async_client recording mode cassette allow_writes"

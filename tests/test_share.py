@@ -1,7 +1,5 @@
 """Sharing: the audit finds secrets and personal data, and the zip contains what a reader needs."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -15,8 +13,9 @@ import tomllib
 import warnings
 import zipfile
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nbformat
 import pytest
@@ -35,17 +34,12 @@ from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.exchange.values import Interaction, Request
 from directmail_lab.notebook.login import LoginWidget, SignInRequest
 from directmail_lab.redaction.key import KeySearch
-from directmail_lab.server.standin import STAND_IN_KEY
+from directmail_lab.server.standin import STAND_IN_KEY, StandIn
 from directmail_lab.share import package_files as package_files_module
 from directmail_lab.share.audit import Finding, audit, find
 from directmail_lab.share.package_files import package_files
 from directmail_lab.share.packing import share
 from directmail_lab.share.tutorials import FIRST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from directmail_lab.server.standin import StandIn
 
 # Not `me`, for which each kernel would import pandas.
 REPLAY = """\
@@ -152,8 +146,7 @@ SOUND = [
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_secret_is_found_and_not_repeated(text: str) -> None:
-    """The finding names the place and repeats no part of the secret."""
+def test_a_secret_is_found_and_not_repeated(text):
     found = find([("here", f"before {text.replace('¤', ODD)} after")], KeySearch())
 
     assert ("secret", "here") in {(finding.kind, finding.where) for finding in found}
@@ -162,15 +155,13 @@ def test_a_secret_is_found_and_not_repeated(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SOUND)
-def test_values_that_may_be_shared_pass_the_audit(text: str) -> None:
-    """Placeholders, the stand-in's values, examples, words, dates and digests are no secrets."""
+def test_values_that_may_be_shared_pass_the_audit(text):
     assert find([("here", text)], KeySearch()) == []
 
 
 def interaction(
     path: str = "/v1/users/me", *, body: bytes = b"", reply: bytes = b"{}", **headers: str
 ) -> Interaction:
-    """Return an interaction with these request headers and bodies."""
     return answered(Request("GET", BASE_URL + path, tuple(headers.items()), body), reply)
 
 
@@ -198,18 +189,15 @@ PERSON = gzip.compress(b'{"first_name": "Joe", "iban": "NL91ABNA0417164300"}')
         (interaction(**{"WWW-Authenticate": "Bearer", "X-Transport": "max-age=0"}), ""),
     ],
 )
-def test_a_cassette_is_searched_in_every_part(recorded: Interaction, found: str) -> None:
-    """The finding names the interaction and its part; a placeholder is no finding.
-
-    What stands in one header is no credential of the one before it. A body may be compressed.
-    """
+def test_a_cassette_is_searched_in_every_part(recorded, found):
+    """What stands in one header is no credential of the one before it. A body may be compressed."""
     path = theirs("tour.yaml", recorded)
     expected = [f"{path}, interaction 1, {found}"] if found else []
 
     assert list(map(str, audit(path)))[:1] == expected
 
 
-def test_a_cassette_that_is_being_recorded_is_searched_once(tmp_path: Path) -> None:
+def test_a_cassette_that_is_being_recorded_is_searched_once(tmp_path):
     """Between two cells of a notebook, its journal has no more than the file."""
     path = tmp_path / "tour.yaml"
     with opened(path) as cassette:
@@ -220,7 +208,7 @@ def test_a_cassette_that_is_being_recorded_is_searched_once(tmp_path: Path) -> N
         assert len(audit(path)) == 1
 
 
-def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> None:
+def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path):
     """A damaged cassette is shared as text, so it is audited as text, each kind once."""
     path = tmp_path / "saved.har"
     text = f'{{"log": {{"x": "{BASIC}", "of": "joe@corp.com ann@corp.com +31 6 1234 5678"'
@@ -233,8 +221,7 @@ def test_a_file_that_is_no_cassette_is_searched_as_a_whole(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["[]", '{"cells": 5}', "\ud800", "[" * 100_000, None])
-def test_an_invalid_notebook_is_our_error(tmp_path: Path, text: str | None) -> None:
-    """The user sees our error with advice, not a traceback of the JSON parser."""
+def test_an_invalid_notebook_is_our_error(tmp_path, text):
     path = tmp_path / "a.ipynb"
     if text is not None:
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -247,10 +234,7 @@ def test_an_invalid_notebook_is_our_error(tmp_path: Path, text: str | None) -> N
 
 
 @pytest.mark.slow
-def test_a_reader_installs_and_runs_the_zip_offline(
-    tour: Path, service: StandIn, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """pip installs the wheel in the zip, and the notebook runs on it elsewhere without a key."""
+def test_a_reader_installs_and_runs_the_zip_offline(tour, service, tmp_path, tmp_path_factory):
     code = "import directmail_lab\nprint(name, directmail_lab.__file__)"
     packed = share([notebook("nb/one.ipynb", REPLAY, code)], tmp_path / "tour.zip")
     service.close()
@@ -283,8 +267,7 @@ def test_a_reader_installs_and_runs_the_zip_offline(
     assert read_cassette(tutorial.parents[1] / "cassettes/first-look.yaml").path
 
 
-def test_the_zip_contains_all_files_that_a_reader_needs(tour: Path) -> None:
-    """One folder contains the notebook, cassette, README, requirements and wheel."""
+def test_the_zip_contains_all_files_that_a_reader_needs(tour):
     source = notebook("one.ipynb", REPLAY, "import httpx")
     contents = zipped(source)
     Path("read.yaml").write_bytes(contents["cassettes/shared-tour.yaml"])
@@ -309,7 +292,7 @@ def test_the_zip_contains_all_files_that_a_reader_needs(tour: Path) -> None:
     assert other.startswith("httpx==")
 
 
-def test_a_page_that_is_too_large_is_left_out(tour: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_too_large_is_left_out(tour, monkeypatch):
     """The README does not name it."""
     source = notebook("one.ipynb", REPLAY)
     monkeypatch.setattr("directmail_lab.share.cassette_page._MAX_BYTES", 1000)
@@ -333,8 +316,7 @@ WIDGET = {
 SHOWN = outputs({"text/html": "<table><tr><td>A table</td></tr></table>"}, WIDGET)
 
 
-def test_a_page_of_a_notebook_loads_nothing_and_runs_no_script() -> None:
-    """It refers to no other file, and shows a widget as a saved notebook does."""
+def test_a_page_of_a_notebook_loads_nothing_and_runs_no_script():
     source = notebook("report.ipynb", " # A title", "1", "2", **SHOWN)
     page = share(source, "out/report.html", run=False).read_text("utf-8")
 
@@ -374,7 +356,7 @@ FORBIDDEN = "meta base link iframe form object embed svg script video button mat
 
 
 @pytest.mark.parametrize("place", ["markdown", "text/html", "text/markdown"])
-def test_a_page_of_a_notebook_has_the_markup_that_is_allowed_and_no_other(place: str) -> None:
+def test_a_page_of_a_notebook_has_the_markup_that_is_allowed_and_no_other(place):
     """A policy stops requests of the page, but not that it leads elsewhere."""
     markup = "\n\n".join([*KEPT, *LEADING]).replace("¤", "https://api.test/")
     if place == "markdown":
@@ -398,7 +380,7 @@ def test_a_page_of_a_notebook_has_the_markup_that_is_allowed_and_no_other(place:
     assert not re.search(r"<[^>]+ (on\w+|autofocus)=|javascript:", body)
 
 
-def test_a_page_without_code_shows_text_and_outputs() -> None:
+def test_a_page_without_code_shows_text_and_outputs():
     """A manager reads no code, no numbers of cells, and signs in nowhere."""
     form = {
         "output_type": "display_data",
@@ -430,13 +412,12 @@ def own_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wheel_in(contents: dict[str, bytes]) -> list[str]:
-    """Return the names of the files in the zip's wheel, without those about it."""
     [wheel] = (data for name, data in contents.items() if name.endswith(".whl"))
     return [n for n in zipfile.ZipFile(io.BytesIO(wheel)).namelist() if ".dist-info/" not in n]
 
 
 @pytest.mark.slow
-def test_a_build_and_share_pack_the_named_files_and_no_private_ones(own_checkout: Path) -> None:
+def test_a_build_and_share_pack_the_named_files_and_no_private_ones(own_checkout):
     """A checkout, which is what README installs, also has what its user records and writes."""
     private = ["cassettes/payroll.yaml", "notebooks/payroll.ipynb", "notebooks/customers.csv"]
     private += ["directmail_lab/customers.csv", "notebooks/images/me.png", "tests/cassettes/a.yaml"]
@@ -460,8 +441,7 @@ def test_a_build_and_share_pack_the_named_files_and_no_private_ones(own_checkout
     assert [n for n in (*built, *names) if n.endswith(tuple(stems))] == []
 
 
-def test_the_list_of_files_lacks_nothing(own_checkout: Path) -> None:
-    """Each entry finds files, and each module, tutorial, cassette, guide and picture is there."""
+def test_the_list_of_files_lacks_nothing(own_checkout):
     root = Path(__file__).parents[1]
     settings = tomllib.loads((root / "pyproject.toml").read_text())
     listed = {path.relative_to(own_checkout).as_posix() for path in package_files().values()}
@@ -484,7 +464,7 @@ def test_the_list_of_files_lacks_nothing(own_checkout: Path) -> None:
     assert len(needed) > 100
 
 
-def test_a_secret_in_a_tutorial_of_the_checkout_refuses_the_zip(own_checkout: Path) -> None:
+def test_a_secret_in_a_tutorial_of_the_checkout_refuses_the_zip(own_checkout):
     """The wheel has the tutorials as they are, and an author may have tried one with a key."""
     path = own_checkout / "notebooks/01-first-look.ipynb"
     tutorial = json.loads(path.read_bytes())
@@ -495,9 +475,7 @@ def test_a_secret_in_a_tutorial_of_the_checkout_refuses_the_zip(own_checkout: Pa
         zipped(notebook("one.ipynb", "1"))
 
 
-def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(monkeypatch):
     """It depends on neither time nor order of files. The last line says if no key is known."""
     one, two, said = notebook("one.ipynb", "1"), notebook("two.ipynb", "1"), list[str]()
     first = share([one, two], "out/tour", run=False, notice=said.append).read_bytes()
@@ -513,7 +491,7 @@ def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(
 
 
 @pytest.mark.parametrize("suffix", rest_slow([".yaml", ".har"]))
-def test_a_cassette_opened_by_path_has_the_same_path_in_the_zip(tour: Path, suffix: str) -> None:
+def test_a_cassette_opened_by_path_has_the_same_path_in_the_zip(tour, suffix):
     """The path in the code must be valid in the zip too."""
     convert(tour, Path(f"own{suffix}"), layout_of(Path(f"own{suffix}")))
     source = notebook("nb/one.ipynb", f"dm.replay(Path('../own{suffix}'))")
@@ -537,9 +515,7 @@ with dm.stand_in() as service, dm.Session(service.base_url, service.api_key) as 
 
 
 @pytest.mark.slow
-def test_share_runs_the_notebooks_as_a_reader_would(
-    tour: Path, account: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_share_runs_the_notebooks_as_a_reader_would(tour, account, monkeypatch):
     """The run has no key and uses copies elsewhere. The panel's rows are all there."""
     with Session(account.base_url, account.api_key) as session:
         for name, count in {"computed-1": 12, "other": 1}.items():
@@ -596,10 +572,7 @@ SOCKET = "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=1)"
         ("import time\ntime.sleep(60)", "still ran after 1 second"),
     ],
 )
-def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
-    tour: Path, cell: str, says: str
-) -> None:
-    """The error names the notebook and the cell, and says what would make it run."""
+def test_the_error_names_the_first_failing_cell_and_nothing_is_written(tour, cell, says):
     first = "import directmail_lab as dm\ndm.get"
     source = notebook("one.ipynb", first, cell, "raise ValueError('the next one')")
     with pytest.raises(NotebookRunError, match=says) as caught:
@@ -615,8 +588,7 @@ def test_the_error_names_the_first_failing_cell_and_nothing_is_written(
 
 
 @pytest.mark.slow
-def test_personal_data_is_replaced_in_what_is_packed_alone() -> None:
-    """The outputs are those of a run with the redacted cassette; the author's file stays."""
+def test_personal_data_is_replaced_in_what_is_packed_alone():
     people = [{"first_name": f"Ada{n}", "email": f"ada{n}@lovelace.org"} for n in range(12)]
     path = Path("cassettes/shared-tour.yaml")
     asked = interaction("/v1/people?email=ada1@lovelace.org", reply=json.dumps(people).encode())
@@ -652,9 +624,7 @@ def test_personal_data_is_replaced_in_what_is_packed_alone() -> None:
         ({"1.ipynb": "1"}, {"redact": ["personal"]}, "outputs that you saved cannot be redacted"),
     ],
 )
-def test_what_could_not_run_or_be_shown_is_refused(
-    tour: Path, sources: dict[str, str], options: dict[str, Any], says: str
-) -> None:
+def test_what_could_not_run_or_be_shown_is_refused(tour, sources, options, says):
     """Two names that differ in case are one on the reader's Windows or macOS."""
     files = [notebook(name, text.replace("¤", str(tour))) for name, text in sources.items()]
     with pytest.raises(DirectMailLabError, match=says):
@@ -664,8 +634,7 @@ def test_what_could_not_run_or_be_shown_is_refused(
 
 
 @pytest.mark.posix("a file's name with an escape")
-def test_control_characters_in_a_name_are_not_shown() -> None:
-    """The audit and the errors escape them in the names of a notebook and of its members."""
+def test_control_characters_in_a_name_are_not_shown():
     hostile = notebook("one\x1b[2J.ipynb", "1", **{"\x1b[2J\u202e": f"api_key='{ODD}'"})
     with pytest.raises(DirectMailLabError) as caught:
         share(hostile, "tour.zip")
@@ -674,8 +643,7 @@ def test_control_characters_in_a_name_are_not_shown() -> None:
     assert [each.where for each in audit(hostile)] == [f"{hostile}, cell 1, another member"]
 
 
-def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> None:
-    """The message says where each secret is but not what it is, and the old zip stays."""
+def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour):
     source = notebook("one.ipynb", REPLAY, f"dm.connect(api_key='{KEY}')")
     printed = notebook("two.ipynb", "1", outputs=[{"text": [f"signed in with {KEY}\n"]}])
     tour.write_text(tour.read_text(encoding="utf-8").replace("Stand-in User", KEY))
@@ -690,13 +658,8 @@ def test_a_secret_in_source_output_or_cassette_refuses_the_zip(tour: Path) -> No
     assert Path("tour.zip").read_bytes() == b"the old one"
 
 
-def test_the_users_own_key_refuses_the_zip_whatever_its_shape(
-    tour: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A key that looks like an ordinary word is found because it is known, also when encoded.
-
-    IPython's verbose tracebacks print the values of variables on each line they show.
-    """
+def test_the_users_own_key_refuses_the_zip_whatever_its_shape(tour, monkeypatch):
+    """A key that looks like an ordinary word is found because it is known, also when encoded."""
     keys = {"horse-battery", "correct-horse"}
     forms = (b64encode(f"{key}:".encode()).decode() for key in sorted(keys))
     source = notebook("one.ipynb", *(f"headers = '{form}'" for form in forms))
@@ -759,7 +722,7 @@ def nothing_leaks(*notebooks: Path) -> None:
 
 
 @pytest.mark.parametrize("place", CELLS)
-def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_any_part_of_a_cell_is_found(place, monkeypatch):
     """The cell may be of any kind, and the member may be unknown to nbformat."""
     path = notebook("one.ipynb", "1", "", **CELLS[place])
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
@@ -769,7 +732,7 @@ def test_a_key_in_any_part_of_a_cell_is_found(place: str, monkeypatch: pytest.Mo
     assert all(finding.where.startswith(f"{path}, cell 2, ") for finding in findings)
 
 
-def test_an_unknown_key_is_found_by_its_name_but_not_in_a_picture() -> None:
+def test_an_unknown_key_is_found_by_its_name_but_not_in_a_picture():
     """The lines of a source are joined before the search, and base64 of a picture is skipped."""
     picture = {"data": {"image/png": "AKIA" + "A" * 16, "text/plain": "7"}}
     source = ["dm.connect(api_key=", '"3f9a77c1e2")']
@@ -779,9 +742,7 @@ def test_an_unknown_key_is_found_by_its_name_but_not_in_a_picture() -> None:
 
 
 @pytest.mark.parametrize("place", rest_slow(FILES))
-def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(
-    place: str, tour: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(place, tour, monkeypatch):
     """Either the zip is refused, or the part with the key is not in it."""
     before = tour.read_text(encoding="utf-8")
     tour.write_text(FILES[place](before), encoding="utf-8")
@@ -796,9 +757,7 @@ MEMBERS = [f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN
 
 
 @pytest.mark.parametrize("member", rest_slow(MEMBERS))
-def test_a_key_in_a_notebooks_other_members_or_its_name_is_not_shared(
-    tour: Path, monkeypatch: pytest.MonkeyPatch, member: str
-) -> None:
+def test_a_key_in_a_notebooks_other_members_or_its_name_is_not_shared(tour, monkeypatch, member):
     """The key may be in another member, or in a repeated one. The zip would have the name, too."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     source = notebook("one.ipynb", REPLAY)
@@ -808,7 +767,7 @@ def test_a_key_in_a_notebooks_other_members_or_its_name_is_not_shared(
     nothing_leaks(notebook(f"{HIDDEN}.ipynb", REPLAY))
 
 
-def test_a_page_is_searched_for_personal_data_without_its_cassettes(tour: Path) -> None:
+def test_a_page_is_searched_for_personal_data_without_its_cassettes(tour):
     """They are not in it."""
     write_cassette(tour, answered(get("/v1/people"), '{"email": "ada@lovelace.org"}'))
     with warnings.catch_warnings():
@@ -818,7 +777,7 @@ def test_a_page_is_searched_for_personal_data_without_its_cassettes(tour: Path) 
         share("one.ipynb", "one.zip", run=False)
 
 
-def test_personal_data_is_shared_with_one_warning(tour: Path) -> None:
+def test_personal_data_is_shared_with_one_warning(tour):
     """Personal data may be meant for the reader, so one warning counts it, each value once."""
     source = notebook("one.ipynb", REPLAY, "'write to ada@lovelace.org'", "'or ada@lovelace.org'")
     with pytest.warns(UserWarning, match="contains") as warned:

@@ -1,15 +1,14 @@
 """A recorded request as code: it sends the same request, and never contains the key."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import httpx
@@ -25,10 +24,6 @@ from directmail_lab.questions.interaction_view import InteractionView
 from directmail_lab.questions.snippets import copy_as
 from directmail_lab.server.loopback import LoopbackServer
 from directmail_lab.settings import origin_of, trusted_origins
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 KEY = "k+7/Tz3W~for~snippets"
 BOUNDARY = "multipart/form-data; boundary=b0"
@@ -48,8 +43,6 @@ def copied(request: Request, kind: str = "curl", response: str = "{}") -> str:
 
 
 class Echo(LoopbackServer):
-    """Keeps the last request unchanged."""
-
     def response_to(self, request: Request) -> Response:
         self.seen = request
         return Response(204)
@@ -87,10 +80,7 @@ def run_in_shell(code: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REQUESTS.keys() - {"multipart", "binary"}))
-def test_copied_curl_code_sends_the_same_request(
-    echo: Echo, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A real shell with curl sends the same method, target, headers, body and key."""
+def test_copied_curl_code_sends_the_same_request(echo, name, monkeypatch):
     request = REQUESTS[name]
     request = replace(request, uri=echo.base_url + request.uri.removeprefix(BASE_URL))
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", echo.base_url)
@@ -103,9 +93,7 @@ def test_copied_curl_code_sends_the_same_request(
     assert expected | {("authorization", header_value(KEY))} <= sent
 
 
-def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(
-    echo: Echo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(echo, monkeypatch):
     """If the scheme changes, it changes in all of them: a module of its own knows it."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", echo.base_url)
     with dm.Session(echo.base_url, KEY) as session:
@@ -116,16 +104,12 @@ def test_copied_code_and_openapi_have_the_key_where_a_session_sends_it(
     by_session, by_code = (header(each.headers, "Authorization") for each in (asked, echo.seen))
 
     assert by_session == by_code
-    assert by_session is not None
     assert by_session.partition(" ")[0].lower() == scheme["scheme"]
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_copied_directmail_call_sends_the_same_request(name: str) -> None:
-    """The session adds address and key; if the response was JSON, the code also makes a frame.
-
-    It reads as if a person had written it.
-    """
+def test_a_copied_directmail_call_sends_the_same_request(name):
+    """If the response was JSON, the code also makes a frame."""
     request, session = REQUESTS[name], dm.Session(BASE_URL)
     code = copied(request, "request")
     built: list[Any] = []
@@ -146,7 +130,7 @@ def test_a_copied_directmail_call_sends_the_same_request(name: str) -> None:
 
 
 @given(TEXT, TEXT, st.binary(max_size=40))
-def test_copied_code_is_printable_and_quoted(path: str, value: str, body: bytes) -> None:
+def test_copied_code_is_printable_and_quoted(path, value, body):
     """Pasted text must not move the cursor or end the paste, and the shell sees plain words."""
     request = Request("POST", f"{BASE_URL}/{path}", (("X-V", value),), body)
     curl = copied(request)
@@ -163,7 +147,7 @@ def test_copied_code_is_printable_and_quoted(path: str, value: str, body: bytes)
 
 
 @pytest.mark.parametrize("kind", ["curl", "request"])
-def test_a_comment_says_that_a_value_was_replaced(kind: str) -> None:
+def test_a_comment_says_that_a_value_was_replaced(kind):
     """The user must replace a placeholder or a pseudonym in the address, a header or the body."""
     note = "# A value was replaced when this was recorded: put in your own.\n"
     header = replace(get(), headers=(("X-Key", "<REDACTED>"),))
@@ -174,7 +158,7 @@ def test_a_comment_says_that_a_value_was_replaced(kind: str) -> None:
     assert note not in copied(get(), kind)
 
 
-def test_comments_name_what_was_left_out() -> None:
+def test_comments_name_what_was_left_out():
     code = copied(replace(post(b"x" * 100_000), headers=(("X-A", "a\r\nX-B: b"),)))
 
     assert "# The body was not kept, or is too large" in code
@@ -186,13 +170,10 @@ def test_comments_name_what_was_left_out() -> None:
 
 
 @pytest.mark.parametrize("uri", ["file:///etc/passwd", "gopher://a.test/", "-o/tmp/x", ""])
-def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
+def test_an_address_that_is_not_of_http_is_refused(uri):
     """curl would read a local file, or take the address for an option."""
     with pytest.raises(CassetteError, match="no http address"):
         copied(replace(get(), uri=uri))
-
-
-# -- where the key goes ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -207,7 +188,7 @@ def test_an_address_that_is_not_of_http_is_refused(uri: str) -> None:
         ("https://api.example.te\tst/", False),
     ],
 )
-def test_the_key_goes_to_a_trusted_origin_alone(uri: str, has_key: bool) -> None:
+def test_the_key_goes_to_a_trusted_origin_alone(uri, has_key):
     """A redirect, or a stranger's recording, may contain any address."""
     code = copied(replace(get(), uri=uri))
 
@@ -215,7 +196,7 @@ def test_the_key_goes_to_a_trusted_origin_alone(uri: str, has_key: bool) -> None
     assert ("# The key is left out" in code) != has_key
 
 
-def test_a_view_trusts_what_this_process_connected_to() -> None:
+def test_a_view_trusts_what_this_process_connected_to():
     """A session that only replays trusts no address, but a session with a key does."""
     view = InteractionView(answered(get("/v1/x", base="https://only-here.example.test")))
     with dm.Session("https://only-here.example.test"):
@@ -224,8 +205,7 @@ def test_a_view_trusts_what_this_process_connected_to() -> None:
         assert "--user" in view.as_curl()
 
 
-def test_an_origin_in_a_setting_is_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The variables and the regions file add origins; an invalid setting adds none."""
+def test_an_origin_in_a_setting_is_trusted(monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://one.test/eu")
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "two=https://two.test:8443")
     file = tmp_path / "config" / "directmail-lab" / "regions.toml"

@@ -1,7 +1,5 @@
 """Each question, asked of each kind of source: what it covers, and its errors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,7 +63,6 @@ def checked(source: Any = None) -> int:
 
 
 def found(part: str, source: Any = None) -> str:
-    """Return the interactions in which `findings` found something about a part."""
     return str(dm.findings(source).set_index("part").loc[part, "interactions"])
 
 
@@ -101,10 +98,7 @@ WALK = [
 
 
 @pytest.mark.parametrize(("question", "kind"), WALK)
-def test_every_question_accepts_every_source(
-    connected: dm.Session, question: str, kind: str
-) -> None:
-    """The numbers and interactions are the same; of several sources, frames name each one."""
+def test_every_question_accepts_every_source(connected, question, kind):
     source = source_of(kind, connected)
     ask, expected = QUESTIONS[question]
     if question == "chart_rate_limits":
@@ -116,7 +110,7 @@ def test_every_question_accepts_every_source(
 
 
 @pytest.mark.parametrize("question", [dm.rate_limits, dm.interactions])
-def test_rows_of_several_sources_say_whose_they_are(question: Any, service: FaultyService) -> None:
+def test_rows_of_several_sources_say_whose_they_are(question, service):
     """Two accounts have the names of their order, and a cassette its own."""
     with (
         dm.Session(service.base_url, service.api_key) as one,
@@ -133,7 +127,7 @@ def test_rows_of_several_sources_say_whose_they_are(question: Any, service: Faul
     assert question([]).dtypes.equals(frame.dtypes)
 
 
-def test_every_question_is_asked_here_and_tab_completes_its_cassette() -> None:
+def test_every_question_is_asked_here_and_tab_completes_its_cassette():
     """A question that is added belongs to these lists, too."""
     modules = vars(dm)["_MODULES"].items()
     added = {name for name, module in modules if module.startswith(".questions.")}
@@ -146,16 +140,14 @@ def test_every_question_is_asked_here_and_tab_completes_its_cassette() -> None:
 
 
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"browse"}))
-def test_the_error_for_an_invalid_source_has_two_lines(question: str) -> None:
-    """The error also says what to give instead."""
+def test_the_error_for_an_invalid_source_has_two_lines(question):
     with pytest.raises(ValueError, match=r"5 is not a source of interactions\. Give a") as caught:
         getattr(dm, question)(5)
 
     assert hasattr(caught.value, "_render_traceback_")
 
 
-def test_a_note_says_that_a_replay_has_played_nothing_yet(connected: dm.Session) -> None:
-    """The note also names the call that shows what the cassette contains."""
+def test_a_note_says_that_a_replay_has_played_nothing_yet(connected):
     source_of("name", connected)
     connected.replay("tour")
 
@@ -166,7 +158,7 @@ def test_a_note_says_that_a_replay_has_played_nothing_yet(connected: dm.Session)
         dm.openapi()
 
 
-def test_all_questions_cover_the_same_responses_of_a_session(connected: dm.Session) -> None:
+def test_all_questions_cover_the_same_responses_of_a_session(connected):
     """Responses before, during and after a recording count, but not those of a replay."""
     send(connected)
     source_of("replay", connected)
@@ -179,9 +171,7 @@ def test_all_questions_cover_the_same_responses_of_a_session(connected: dm.Sessi
     assert found("regional base addresses") == f"this session: 1-{count}"
 
 
-def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(
-    connected: dm.Session,
-) -> None:
+def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(connected):
     """A replayed response is among the interactions, but says nothing about today's allowance."""
     with FaultyService(reset_unit="epoch_s") as earlier:
         recording = dm.Session(earlier.base_url, earlier.api_key)
@@ -198,7 +188,7 @@ def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(
     assert "No unit fits" not in connected.recording.evidence.why
 
 
-def test_drift_adds_no_interactions(connected: dm.Session, service: FaultyService) -> None:
+def test_drift_adds_no_interactions(connected, service):
     source_of("name", connected)
     before = len(dm.interactions())
     service.fault(path="/v1/lists", status=500)
@@ -209,7 +199,7 @@ def test_drift_adds_no_interactions(connected: dm.Session, service: FaultyServic
 
 
 @pytest.mark.posix("such names")
-def test_a_warning_shows_the_name_of_a_file_without_its_escapes(tmp_path: Path) -> None:
+def test_a_warning_shows_the_name_of_a_file_without_its_escapes(tmp_path):
     """A stranger's folder may have any name in it."""
     (tmp_path / "we\x1b[31mird.yaml").write_text("interactions: [")
     with pytest.warns(UserWarning, match="cannot be read, and are left out") as warned:

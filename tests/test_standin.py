@@ -1,12 +1,10 @@
 """The stand-in service over real sockets keeps service.md; the tests' own version has faults."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,10 +20,6 @@ from directmail_lab.exchange.contract import (
     RESET_HEADER,
 )
 from directmail_lab.server.standin import STAND_IN_KEY, StandIn, stand_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 NOON = 1_800_000_000.25  # Fri, 15 Jan 2027 08:00:00 GMT, in seconds since the Unix epoch
 
@@ -50,7 +44,7 @@ def limits_of(response: httpx.Response) -> tuple[str, ...]:
     return tuple(response.headers[name] for name in HEADERS)
 
 
-def test_the_key_as_user_name_with_an_empty_password_gets_the_record(client: httpx.Client) -> None:
+def test_the_key_as_user_name_with_an_empty_password_gets_the_record(client):
     """service.md parts 4 and 5: the one specified endpoint, with the key and a colon."""
     response = client.get(ME_PATH)
 
@@ -68,8 +62,7 @@ OTHER_SCHEMES = [None, "Basic %%%", f"Bearer {KEY_AND_COLON}"]
 
 
 @pytest.mark.parametrize("header", [*map(basic, WRONG), *OTHER_SCHEMES])
-def test_any_other_credentials_are_refused(service: StandIn, header: str | None) -> None:
-    """A password, another key, a misplaced key, another scheme and no header all get a 401."""
+def test_any_other_credentials_are_refused(service, header):
     headers = {} if header is None else {"Authorization": header.encode()}
     response = httpx.get(service.base_url + ME_PATH, headers=headers, trust_env=False)
 
@@ -90,9 +83,7 @@ def test_any_other_credentials_are_refused(service: StandIn, header: str | None)
         ("GET", "/v2/users/me", 404),
     ],
 )
-def test_every_response_has_the_three_headers(
-    client: httpx.Client, method: str, path: str, status: int
-) -> None:
+def test_every_response_has_the_three_headers(client, method, path, status):
     """service.md part 8, rules 1 and 2, for every endpoint and status."""
     response = client.request(method, path)
 
@@ -103,7 +94,7 @@ def test_every_response_has_the_three_headers(
     assert set(HEADERS) <= {name.decode() for name, _ in response.headers.raw}
 
 
-def test_the_allowance_counts_down_until_the_given_status_is_sent() -> None:
+def test_the_allowance_counts_down_until_the_given_status_is_sent():
     """Two requests are allowed in 10 s from the first one; then responses have the given status."""
     seen = {1.0: (200, 1, 10), 5.0: (200, 0, 6), 10.9: (420, 0, 1), 11.0: (200, 1, 10)}
     clock = iter([1_800_000_000.0 + at for at in seen]).__next__
@@ -123,7 +114,7 @@ def test_the_allowance_counts_down_until_the_given_status_is_sent() -> None:
         ("epoch_ms", "1800000060250"),
     ],
 )
-def test_reset_is_sent_in_the_unit_asked_for(unit: str, text: str) -> None:
+def test_reset_is_sent_in_the_unit_asked_for(unit, text):
     """Reset is rounded up, so that a client that waits for it is never early."""
     with (
         FaultyService(reset_unit=unit, clock=lambda: NOON) as service,
@@ -135,11 +126,8 @@ def test_reset_is_sent_in_the_unit_asked_for(unit: str, text: str) -> None:
     assert headers["Date"] == "Fri, 15 Jan 2027 08:00:00 GMT"  # the fake clock's time
 
 
-def test_operations_have_allowances_of_their_own() -> None:
-    """Requests for one operation do not count for another.
-
-    Paths that differ by an id are the same.
-    """
+def test_operations_have_allowances_of_their_own():
+    """Paths that differ by an id are the same."""
     limits = {"/v1/lists/{id}": 7, "POST /v1/letters": 2}
     with stand_in(limits=limits) as service, client_of(service) as client:
         client.get("/v1/lists/lst_stand_in_1")
@@ -154,7 +142,7 @@ def test_operations_have_allowances_of_their_own() -> None:
     assert allowances == ["5 of 7", "299 of 300", "1 of 2", "298 of 300"]
 
 
-def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_frees_the_port_and_the_thread(caplog):
     """Connections may be open and a response pending, and closing twice is allowed."""
     before = set(threading.enumerate())
     service = FaultyService()
@@ -175,9 +163,7 @@ def test_closing_frees_the_port_and_the_thread(caplog: pytest.LogCaptureFixture)
         assert again.base_url == service.base_url
 
 
-def test_a_client_that_goes_away_prints_nothing(
-    service: StandIn, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_goes_away_prints_nothing(service, capfd, caplog):
     """The client may leave before its request is complete or before it reads the response."""
     for sent in (b"", b"GET /", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"x\r\n\r\n"):
         with connected_to(service) as gone:
@@ -199,9 +185,7 @@ def test_a_client_that_goes_away_prints_nothing(
         ({"api_key": "a:b"}, CredentialError),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
-    options: dict[str, object], error: type[Exception]
-) -> None:
+def test_options_that_make_no_sense_are_refused(options, error):
     """The error comes before the server listens."""
     with pytest.raises(error):
         stand_in(**options)

@@ -1,9 +1,8 @@
 """The tutorials as a reader runs them: without key and network, twice, and in any order."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from marks import slow
@@ -12,9 +11,6 @@ from tutorials import CASSETTES, RECORDINGS, ROOT, keep_what_lasts, read, record
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.share.audit import audit
 from directmail_lab.share.tutorials import FIRST, copy_tutorials, first_tutorial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NOTEBOOKS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
@@ -40,7 +36,7 @@ def without_counts(outputs: Iterable[Any]) -> list[Any]:
     return [{**out, "execution_count": None} for out in outputs]
 
 
-def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> None:
+def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path):
     """Only missing files are copied again."""
     copied = first_tutorial(tmp_path)
     recording = copied.parents[1] / "cassettes" / "first-look.yaml"
@@ -54,14 +50,8 @@ def test_the_tutorials_are_copied_once_and_changes_are_kept(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
-    name: str, tmp_path: Path
-) -> None:
-    """The committed outputs are those of a replay without a key, with as many pictures.
-
-    They are the same if a reader then runs cells backwards, and Run All again. Nothing is written
-    to stderr but that a replay stands for a recording.
-    """
+def test_run_all_recreates_the_committed_outputs_whatever_ran_before(name, tmp_path):
+    """They are the same if a reader then runs cells backwards, and Run All again."""
     copy_tutorials(tmp_path)
     path = tmp_path / "notebooks" / name
     cells = read(path).cells
@@ -83,8 +73,7 @@ def test_run_all_recreates_the_committed_outputs_whatever_ran_before(
     assert all(text.startswith("Warning: no key, so this is a replay of") for text in said)
 
 
-def test_every_cassette_and_notebook_is_fit_to_be_shared() -> None:
-    """Our own audit finds no secret and no personal data in the committed files."""
+def test_every_cassette_and_notebook_is_fit_to_be_shared():
     for path in (*CASSETTES, *(ROOT / "notebooks" / name for name in NOTEBOOKS)):
         assert audit(path) == []
 
@@ -93,8 +82,7 @@ SLOW = ("explore-an-unknown-api", "rate-limits")
 
 
 @pytest.mark.parametrize("name", [slow(each) if each in SLOW else each for each in RECORDINGS])
-def test_re_recording_a_cassette_leaves_no_difference(name: str, tmp_path: Path) -> None:
-    """The committed cassette is exactly what the stand-in sends over real HTTP, and says so."""
+def test_re_recording_a_cassette_leaves_no_difference(name, tmp_path):
     record(name, tmp_path / f"{name}.yaml")
 
     committed = (ROOT / "cassettes" / f"{name}.yaml").read_bytes()

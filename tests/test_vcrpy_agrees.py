@@ -83,7 +83,7 @@ OLD_FILES = {
 
 
 @pytest.mark.parametrize("name", OLD_FILES)
-def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name: str) -> None:
+def test_old_and_odd_files_are_read_as_vcrpy_reads_them(name):
     text = f"interactions:\n{OLD_FILES[name]}"
 
     assert as_we_see(text) == as_we_see(f"\ufeff{text}") == as_vcrpy_sees(text)
@@ -114,16 +114,14 @@ RESPONSES = st.fixed_dictionaries(
 
 @settings(max_examples=50, deadline=None)
 @given(REQUESTS, RESPONSES)
-def test_any_file_that_vcrpy_writes_is_read_as_vcrpy_reads_it(
-    request: VcrRequest, response: dict[str, Any]
-) -> None:
+def test_any_file_that_vcrpy_writes_is_read_as_vcrpy_reads_it(request, response):
     """vcrpy's own serializer writes the file in its block layout."""
     text = serialize({"requests": [request], "responses": [response]}, yamlserializer)
 
     assert as_we_see(text) == as_vcrpy_sees(text)
 
 
-def test_vcrpys_json_cassettes_are_read_as_vcrpy_reads_them() -> None:
+def test_vcrpys_json_cassettes_are_read_as_vcrpy_reads_them():
     """JSON may escape a character as a surrogate pair, which libyaml cannot read."""
     both = answered(body="\U0001f600 é"), answered(post(b"{}"))
     text = written_by_vcrpy("tour.json", *both, as_json=True).read_text()
@@ -133,7 +131,7 @@ def test_vcrpys_json_cassettes_are_read_as_vcrpy_reads_them() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "once", "new_episodes", "any", "all"])
-def test_each_record_mode_does_what_vcrpys_does(tmp_path: Path, mode: str) -> None:
+def test_each_record_mode_does_what_vcrpys_does(tmp_path, mode):
     """A recorded and a new request are each played, sent or refused as in vcrpy, and kept alike."""
     ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
     old = [answered(get("/there"), body="old"), answered(get("/unasked"), body="old")]

@@ -1,7 +1,5 @@
 """A write is sent once, whichever cell is run again: live, and while recording."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -49,7 +47,6 @@ def run(service: FaultyService) -> Iterator[Run]:
 
 @pytest.fixture
 def account(service: FaultyService, monkeypatch: pytest.MonkeyPatch) -> FaultyService:
-    """A service at which the current session may write."""
     monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
     dm.connect(service.base_url, service.api_key, allow_writes=True, pace="off")
     return service
@@ -62,10 +59,7 @@ LOST = "dm.errors.OutcomeUnknownError"
 
 
 @MODES
-def test_a_write_is_sent_once_however_often_its_cell_is_run(
-    run: Run, account: FaultyService, mode: str
-) -> None:
-    """The error names the cell that sent it. A new session of the same account knows it too."""
+def test_a_write_is_sent_once_however_often_its_cell_is_run(run, account, mode):
     run(mode)
     run(POST)
     connect = "dm.connect(service.base_url, service.api_key, allow_writes=True);"
@@ -78,9 +72,7 @@ def test_a_write_is_sent_once_however_often_its_cell_is_run(
 
 
 @MODES
-def test_what_one_execution_sends_twice_is_sent_twice(
-    run: Run, account: FaultyService, mode: str
-) -> None:
+def test_what_one_execution_sends_twice_is_sent_twice(run, account, mode):
     """A loop, threads and tasks belong to the cell that started them."""
     run(f"import asyncio; from concurrent.futures import ThreadPoolExecutor\n{mode}")
     run(f"for _ in range(2):\n    {POST}")
@@ -103,12 +95,13 @@ def test_what_one_execution_sends_twice_is_sent_twice(
         *(({"status": status}, status in (303, 500)) for status in (303, 422, 429, 500)),
         ({"drop": "reset"}, True),
         ({"cut_after": 3}, True),
+        ({"headers": {"Content-Encoding": "gzip, gzip"}}, True),
     ],
 )
 @MODES
 def test_only_a_write_that_the_service_refused_may_be_sent_again(
-    run: Run, account: FaultyService, fault: dict[str, Any], mode: str, is_refused: bool
-) -> None:
+    run, account, fault, mode, is_refused
+):
     """A write without a whole response may have been carried out."""
     run(mode)
     with account.fault(**fault):
@@ -121,7 +114,7 @@ def test_only_a_write_that_the_service_refused_may_be_sent_again(
     assert account.requests[LETTERS] == 2
 
 
-def test_pages_always_searches(run: Run, account: FaultyService) -> None:
+def test_pages_always_searches(run, account):
     path = "/v1/contacts/search"
     with account.fault(path=path, body='{"items": [{"id": 1}]}', status=200):
         for _ in range(2):
@@ -149,8 +142,8 @@ LETTER = (
     ],
 )
 def test_a_search_that_is_refused_says_first_how_to_send_it_each_time(
-    run: Run, account: FaultyService, path: str, status: int, body: str, said: str
-) -> None:
+    run, account, path, status, body, said
+):
     """A POST whose path or whose response says that it is a list is seldom a letter."""
     cell = f"dm.post('/v1/{path}', json={{'name': 'Ann'}})"
     with account.fault(path=f"/v1/{path}", status=status, body=body):
@@ -159,9 +152,7 @@ def test_a_search_that_is_refused_says_first_how_to_send_it_each_time(
         run(cell)
 
 
-def test_a_write_that_was_not_sent_may_be_sent(
-    run: Run, account: FaultyService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_was_not_sent_may_be_sent(run, account, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/missing.pem")
     with pytest.raises(dm.errors.DirectMailLabError, match="SSL_CERT_FILE"):
         run(POST)
@@ -177,9 +168,8 @@ def test_a_write_that_was_not_sent_may_be_sent(
 
 @MODES
 def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
-    run: Run, account: FaultyService, mode: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The letters that a loop sent before it broke are kept, and `interactions` shows which."""
+    run, account, mode, capsys
+):
     letters = (
         "ids = []\n"
         "for name in ['Ann', 'Bob', 'Cid', 'Dan']:\n"
@@ -203,8 +193,7 @@ def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
     assert sources == [*[sent] * 3, *["kept"] * 3, sent]
 
 
-def test_keep_returns_what_an_earlier_run_recorded(run: Run, account: FaultyService) -> None:
-    """The recording goes on where the last one broke, and has each letter once."""
+def test_keep_returns_what_an_earlier_run_recorded(run, account):
     letters = "[{}(to).json()['id'] for to in {}]"
     run("def send(to): return dm.post('/v1/letters', json={'to': to}, if_sent='keep')")
     run("dm.record('tour')")
@@ -227,9 +216,7 @@ def send(token):
 """
 
 
-def test_letters_that_differ_only_in_a_redacted_value_each_keep_their_own_response(
-    run: Run, account: FaultyService
-) -> None:
+def test_letters_that_differ_only_in_a_redacted_value_each_keep_their_own_response(run, account):
     """The process knows what it sent. A later one cannot know it, and refuses both."""
     run(WITH_TOKEN)
     ids = run("dm.record('tour')\n[send('ab'), send('cd')]")
@@ -242,10 +229,12 @@ def test_letters_that_differ_only_in_a_redacted_value_each_keep_their_own_respon
         with pytest.raises(AlreadySentError, match=r"interaction 2 .* may be another") as refused:
             run(f"send({token!r})")
         assert refused.value.number == 2
+    with pytest.raises(AlreadySentError, match="only in what redaction, ignore or match_on leave"):
+        run(WITH_TOKEN.replace("if_sent='keep'", "") + "send('ab')")
     assert account.requests[LETTERS] == 2
 
 
-def test_keep_sends_a_letter_once_within_a_cell_too(run: Run, account: FaultyService) -> None:
+def test_keep_sends_a_letter_once_within_a_cell_too(run, account):
     """A loop that tries again sends only what was never sent, and no letter without a response."""
     tries = (
         "sent = []\n"
@@ -272,9 +261,7 @@ def test_keep_sends_a_letter_once_within_a_cell_too(run: Run, account: FaultySer
 @pytest.mark.parametrize(
     "mode", ["dm.live()", "dm.record('tour')", "dm.record('tour', record_mode='new_episodes')"]
 )
-def test_a_failed_letter_that_was_sent_again_is_kept_as_its_success(
-    run: Run, account: FaultyService, mode: str, fault: dict[str, Any]
-) -> None:
+def test_a_failed_letter_that_was_sent_again_is_kept_as_its_success(run, account, mode, fault):
     """The last success counts: in the same cell, in the next one, in the next run, in a replay."""
     run(mode)
     with account.fault(**fault):
@@ -291,9 +278,7 @@ def test_a_failed_letter_that_was_sent_again_is_kept_as_its_success(
 
 
 @MODES
-def test_a_whole_response_is_kept_if_a_later_one_broke_off(
-    run: Run, account: FaultyService, mode: str
-) -> None:
+def test_a_whole_response_is_kept_if_a_later_one_broke_off(run, account, mode):
     """The later one has a status of success, too."""
     run(f"{mode}\n{POST}")
     with account.fault(cut_after=3):
@@ -303,9 +288,7 @@ def test_a_whole_response_is_kept_if_a_later_one_broke_off(
     assert kept.json()["state"] == "accepted"
 
 
-def test_a_recorded_letter_is_sent_once_if_its_body_is_made_while_it_is_sent(
-    run: Run, account: FaultyService
-) -> None:
+def test_a_recorded_letter_is_sent_once_if_its_body_is_made_while_it_is_sent(run, account):
     post = "dm.post('/v1/letters', content=(part for part in [b'{}']))"
     run(f"dm.record('tour')\n{post}")
     for cell in (post, f"dm.record('tour')\n{post}"):
@@ -315,9 +298,7 @@ def test_a_recorded_letter_is_sent_once_if_its_body_is_made_while_it_is_sent(
     assert account.requests[LETTERS] == 1
 
 
-def test_a_kept_failure_is_named_as_one(
-    run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kept_failure_is_named_as_one(run, account, capsys):
     """The cell's line has its status and when it came; `check` says how to send it again."""
     with account.fault(status=503):
         run(POST)
@@ -330,10 +311,7 @@ def test_a_kept_failure_is_named_as_one(
         check(kept, account.base_url)
 
 
-def test_a_cell_says_at_its_end_what_became_of_its_letters(
-    run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A failure in a loop that goes on is in the line; a cell that only sent says nothing."""
+def test_a_cell_says_at_its_end_what_became_of_its_letters(run, account, capsys):
     loop = "for to in {}:\n    dm.post('/v1/letters', json={{'to': to}}, if_sent='keep')"
     run(loop.format(["Ann", "Bob"]))
     with account.fault(status=500, times=1):
@@ -347,9 +325,7 @@ def test_a_cell_says_at_its_end_what_became_of_its_letters(
 
 
 @MODES
-def test_an_unknown_outcome_that_turned_out_counts_from_then_on(
-    run: Run, account: FaultyService, mode: str
-) -> None:
+def test_an_unknown_outcome_that_turned_out_counts_from_then_on(run, account, mode):
     """The response that found the letter is the letter's: in this run, the next one, a replay."""
     run(mode)
     with account.fault(drop="reset"):
@@ -378,9 +354,7 @@ FOUND_NOTHING = "httpx.Response(200, json={})"
         *map(FOUND_NOTHING.format, ([], {"data": []}, {"letters": [], "total": 0})),
     ],
 )
-def test_only_a_success_that_was_read_counts_as_a_letters_response(
-    run: Run, account: FaultyService, found: str
-) -> None:
+def test_only_a_success_that_was_read_counts_as_a_letters_response(run, account, found):
     """Nothing is sent, recorded or noted; a search that found nothing shows no letter."""
     run("import httpx")
     with pytest.raises(ValueError, match="if_sent"):
@@ -390,7 +364,7 @@ def test_only_a_success_that_was_read_counts_as_a_letters_response(
     assert account.requests[LETTERS] == 1
 
 
-def test_counting_a_letter_that_is_not_known_warns(run: Run, account: FaultyService) -> None:
+def test_counting_a_letter_that_is_not_known_warns(run, account):
     """It may have been sent elsewhere, or never: then a loop would leave it out unseen."""
     run("found = dm.get('/v1/users/me')")
     with pytest.warns(UserWarning, match="This POST is not known to have been sent"):
@@ -400,12 +374,7 @@ def test_counting_a_letter_that_is_not_known_warns(run: Run, account: FaultyServ
     assert account.requests[LETTERS] == 0
 
 
-OTHER_KEY = "other-key-of-the-account"
-
-
-def test_a_letter_is_known_under_another_key_and_spelling_of_this_machine(
-    run: Run, account: FaultyService
-) -> None:
+def test_a_letter_is_known_under_another_key_and_spelling_of_this_machine(run, account):
     """A new key may be the same account's."""
     localhost = account.base_url.replace("127.0.0.1", "localhost")
     run(POST)
@@ -419,9 +388,7 @@ def test_a_letter_is_known_under_another_key_and_spelling_of_this_machine(
 
 @MODES
 @pytest.mark.parametrize("choice", ["keep", "refuse"])
-def test_a_kept_redirect_is_not_followed_by_a_second_letter(
-    run: Run, account: FaultyService, mode: str, choice: str
-) -> None:
+def test_a_kept_redirect_is_not_followed_by_a_second_letter(run, account, mode, choice):
     """What a redirect leads to belongs to the write that led there, however often the cell runs."""
     follow = KEEP.replace("'keep'", f"{choice!r}, follow_redirects=True")
     run(mode)
@@ -434,10 +401,7 @@ def test_a_kept_redirect_is_not_followed_by_a_second_letter(
 
 
 @pytest.mark.parametrize("record_mode", ["new_episodes", "any"])
-def test_a_played_redirect_is_not_followed_by_a_second_letter(
-    run: Run, account: FaultyService, record_mode: str
-) -> None:
-    """The recorded redirect is played, and nothing is sent to the address that it names."""
+def test_a_played_redirect_is_not_followed_by_a_second_letter(run, account, record_mode):
     follow = POST.replace(")", ", follow_redirects=True)")
     letter = replace(post(b'{"to": "Ann"}'), uri=f"{account.base_url}/v1/letters")
     redirect = answered(letter, status=307)
@@ -457,9 +421,7 @@ def test_a_played_redirect_is_not_followed_by_a_second_letter(
 
 @MODES
 @pytest.mark.parametrize("fault", [{"drop": "reset"}, {"cut_after": 3}])
-def test_a_lost_letter_is_found_by_its_number(
-    run: Run, account: FaultyService, mode: str, fault: dict[str, Any]
-) -> None:
+def test_a_lost_letter_is_found_by_its_number(run, account, mode, fault):
     run(mode)
     run("dm.post('/v1/letters', json={'to': 'Bob'})")
     with (
@@ -473,9 +435,7 @@ def test_a_lost_letter_is_found_by_its_number(
     assert run("dm.interactions().path.tolist()") == ["/v1/letters"] * 2
 
 
-def test_a_letter_that_was_sent_live_is_known_in_a_recording_with_other_rules(
-    run: Run, account: FaultyService
-) -> None:
+def test_a_letter_that_was_sent_live_is_known_in_a_recording_with_other_rules(run, account):
     post = "dm.post('/v1/letters', json={'to': 'Ann', 'at': 1})"
     run(post)
     run("dm.record('tour', ignore=['body:at'])")
@@ -485,9 +445,7 @@ def test_a_letter_that_was_sent_live_is_known_in_a_recording_with_other_rules(
     assert account.requests[LETTERS] == 1
 
 
-def test_a_letter_that_before_record_changes_is_known_to_the_next_run(
-    account: FaultyService,
-) -> None:
+def test_a_letter_that_before_record_changes_is_known_to_the_next_run(account):
     def without_name(interaction: Interaction) -> Interaction:
         return replace(interaction, request=replace(interaction.request, body=b"{}"))
 
@@ -499,9 +457,7 @@ def test_a_letter_that_before_record_changes_is_known_to_the_next_run(
     assert account.requests[LETTERS] == 1
 
 
-def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(
-    run: Run, account: FaultyService
-) -> None:
+def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(run, account):
     run("dm.record('tour', record_mode='all')")
     run(KEEP)
     run(KEEP)
@@ -510,10 +466,7 @@ def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(
     assert account.requests[LETTERS] == 2
 
 
-def test_the_guides_mailing_goes_on_where_it_broke(
-    run: Run, account: FaultyService, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its cell is run again as it stands, and the frame has the id of each recipient's letter."""
+def test_the_guides_mailing_goes_on_where_it_broke(run, account, capsys):
     mailing = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)[0]
     loop, _, _ = mailing.partition("mailing =")
     run(loop.replace("recipients.to_dict", "recipients.head(2).to_dict"))
@@ -529,9 +482,7 @@ def test_the_guides_mailing_goes_on_where_it_broke(
     assert failed.empty
 
 
-def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_again(
-    run: Run, account: FaultyService
-) -> None:
+def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_again(run, account):
     """Each recorded response is replayed once; then the letter counts as sent before."""
     letter = replace(post(b'{"to": "Ann"}'), uri=f"{account.base_url}/v1/letters")
     recorded("cassettes/tour.yaml", answered(letter, status=201))
@@ -552,9 +503,7 @@ def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_agai
         "await async_client.post('/v1/letters', json=letter)",
     ],
 )
-def test_what_one_client_sent_is_known_to_the_others(
-    run: Run, account: FaultyService, post: str
-) -> None:
+def test_what_one_client_sent_is_known_to_the_others(run, account, post):
     """The block of mode ``"all"`` sends it again."""
     run("session = dm.session(); letter = {'to': 'Ann'}")
     run("client, async_client = session.client, session.async_client")
@@ -567,7 +516,7 @@ def test_what_one_client_sent_is_known_to_the_others(
     assert account.requests[LETTERS] == 2
 
 
-def test_a_kept_response_says_nothing_new(run: Run, account: FaultyService) -> None:
+def test_a_kept_response_says_nothing_new(run, account):
     """The monitor shows what is left since the last letter; `findings` counts each letter once."""
     findings = "dm.findings()['how_sure'].tolist()"
     left = "[each['remaining'] for each in dm.monitor().snapshot()['operations']]"
@@ -626,7 +575,6 @@ def kernel() -> Iterator[Notebook]:
 
 @pytest.fixture
 def notebook(kernel: Notebook, service: FaultyService, tmp_path: Path) -> Notebook:
-    """A notebook that is connected to the service."""
     kernel.open(service, tmp_path)
     return kernel
 
@@ -636,9 +584,8 @@ REFUSED = "AlreadySentError"
 
 @pytest.mark.slow
 def test_after_a_restart_and_in_another_notebook_a_recorded_letter_is_not_sent_again(
-    notebook: Notebook, service: FaultyService, tmp_path: Path
-) -> None:
-    """The cassette knows it. With ``keep``, all cells run; a reader without a key replays them."""
+    notebook, service, tmp_path
+):
     first = [notebook.run(cell) for cell in ("dm.record('tour')", KEEP, "dm.live()", POST)]
     notebook.restart()  # another notebook is another process, too
     notebook.open(service, tmp_path)
@@ -654,9 +601,7 @@ def test_after_a_restart_and_in_another_notebook_a_recorded_letter_is_not_sent_a
 
 
 @pytest.mark.slow
-def test_a_letter_whose_task_was_cancelled_is_not_sent_again(
-    notebook: Notebook, service: FaultyService
-) -> None:
+def test_a_letter_whose_task_was_cancelled_is_not_sent_again(notebook, service):
     """It may have been sent. The task belongs to the cell that started it."""
     post = "dm.session().async_client.post('/v1/letters', json={'to': 'Ann'})"
     with service.fault(latency_s=1.0):
@@ -671,9 +616,7 @@ def test_a_letter_whose_task_was_cancelled_is_not_sent_again(
 
 
 @pytest.mark.slow
-def test_each_press_of_a_widgets_button_is_an_execution(
-    notebook: Notebook, service: FaultyService
-) -> None:
+def test_each_press_of_a_widgets_button_is_an_execution(notebook, service):
     notebook.run(
         "from comm import create_comm\n"
         "button = create_comm(target_name='any', comm_id='button')\n"

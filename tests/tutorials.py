@@ -4,17 +4,15 @@ The cassettes are recorded over real HTTP from the stand-in service, on a fake c
 run changes nothing.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import nbformat
@@ -32,9 +30,6 @@ from directmail_lab.sessions.session import Session
 from directmail_lab.sessions.transports.recording import RecordingTransport
 from directmail_lab.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from directmail_lab.share.tutorials import copy_tutorials
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -182,12 +177,12 @@ def execute(path: Path) -> None:
         copy_tutorials(Path(folder))
         run(notebook, Path(folder) / "notebooks")
     keep_what_lasts(notebook, path.parent)
-    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+    nbformat.write(notebook, path)
 
 
 def read(path: Path) -> Any:
     """Return a notebook in nbformat's current version."""
-    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return nbformat.read(path, as_version=4)
 
 
 def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
@@ -210,8 +205,7 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )
-    # cassetter (for the benchmarks) and pytest-recording define the same option, and pytest-asyncio
-    # warns of a default.
+    # cassetter and pytest-recording define the same option, and pytest-asyncio warns of a default.
     plugins = {"PYTEST_ADDOPTS": "-p no:cassetter -p no:asyncio"}
     client.execute(env={**without_key, **plugins, **(environ or {})})
 
@@ -247,7 +241,7 @@ def _picture(path: Path, width: int) -> Any:
     data = {"image/png": b64encode(path.read_bytes()).decode("ascii")}
     # The picture has more pixels than it is shown with.
     size = {"image/png": {"width": width}}
-    return new_output("display_data", data, metadata=size)  # type: ignore[no-untyped-call]
+    return new_output("display_data", data, metadata=size)
 
 
 def main() -> None:

@@ -1,19 +1,14 @@
 """Shared by the benchmarks: a narrow table, and comparisons below it."""
 
-from __future__ import annotations
-
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.fixture import BenchmarkFixture
 
 # The tests' own samples are in the parent folder.
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -1,24 +1,17 @@
-"""What the benchmarks record, load and replay, from where, and beside which libraries."""
-
-from __future__ import annotations
+"""What the benchmarks record, load and replay, and from where."""
 
 import multiprocessing
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 import httpx
-import pytest
 from cassette_samples import BASE_URL, answered, get
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from multiprocessing.connection import Connection
-    from pathlib import Path
-
-    from directmail_lab.exchange.values import Interaction
+from directmail_lab.exchange.values import Interaction
 
 ME = f"{BASE_URL}/v1/users/me"
 KEY = "sk_bench_0123456789"
@@ -32,7 +25,6 @@ BODY = (
 
 @cache
 def polled() -> Interaction:
-    """Return the interaction of one poll of the record."""
     headers = tuple(httpx.Client().build_request("GET", ME).headers.multi_items())
     return answered(replace(get(), headers=headers), BODY)
 
@@ -43,7 +35,6 @@ def alike(size: int) -> list[Interaction]:
 
 
 def different(size: int) -> list[Interaction]:
-    """Return interactions that all have different addresses and bodies."""
     return [
         answered(
             replace(polled().request, uri=f"{BASE_URL}/v1/lists/{index}?page={index}"),
@@ -75,14 +66,3 @@ def _serve(make: Callable[[], Any], pipe: Connection) -> None:
     with make() as service:
         pipe.send((service.base_url, getattr(service, "api_key", "")))
         pipe.recv()
-
-
-def cassette_of(library: str, path: Path) -> AbstractContextManager[object]:
-    """Return another library's cassette, which records if there is no file yet, or replays."""
-    if library == "dvd-rw":
-        reason = "dvd-rw is not installed: it needs Python 3.12"
-        loader = pytest.importorskip("dvd_rw.loader", reason=reason)
-        cassette: AbstractContextManager[object] = loader.DVDLoader(path)
-    else:
-        cassette = pytest.importorskip(library).use_cassette(str(path), record_mode="once")
-    return cassette

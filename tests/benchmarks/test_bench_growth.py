@@ -3,20 +3,14 @@
 Each operation runs in its own process. The memory is the peak of that process, on Linux.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import recorded
 from polled import different
-
-if TYPE_CHECKING:
-    from pytest_benchmark.fixture import BenchmarkFixture
 
 SIZES = (1_000, 10_000, 100_000)
 MOST_TIMES = 20.0
@@ -80,7 +74,7 @@ def measured(code: str, one: Path, path: Path, size: int) -> tuple[float, float]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_growth(benchmark: BenchmarkFixture, recordings: dict[int, Path], name: str) -> None:
+def test_growth(benchmark, recordings, name):
     """Ten times as many interactions take about ten times as long."""
     sizes = [size for size in SIZES if size <= UP_TO.get(name, size)]
 

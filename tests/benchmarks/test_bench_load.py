@@ -1,8 +1,6 @@
 """Opening our cassettes takes at most 1/40 of vcrpy's time, and vcrpy's at most 1.05 of it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from cassette_samples import recorded, theirs
@@ -14,22 +12,12 @@ from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.vcr_files import block_text
 from directmail_lab.redaction import Redactor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from conftest import Turns
-
-    from directmail_lab.exchange.values import Interaction
-
 GOALS = {"our layout": "0.025", "vcrpy's layout by our reader": "1.05"}
 
 
 @pytest.mark.parametrize("make", [alike, different])
 @pytest.mark.parametrize("size", [100, 1000])
-def test_load(
-    in_turns: Turns, tmp_path: Path, make: Callable[[int], list[Interaction]], size: int
-) -> None:
+def test_load(in_turns, tmp_path, make, size):
     """Each layout by its reader."""
     ours = recorded(tmp_path / "ours.yaml", *make(size))
     other = theirs(tmp_path / "theirs.yaml", *make(size))

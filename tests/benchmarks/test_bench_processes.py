@@ -3,15 +3,12 @@
 CPU time of the child processes, with all that they import.
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cassette_samples import BASE_URL, recorded, theirs
@@ -19,10 +16,6 @@ from polled import BODY, different
 
 from directmail_lab.notebook import browser_data
 from directmail_lab.notebook.browser import browse
-
-if TYPE_CHECKING:
-    from conftest import Turns
-    from pytest_benchmark.fixture import BenchmarkFixture
 
 TESTS = 400
 ONE_REQUEST = f"""
@@ -93,7 +86,7 @@ def run(*arguments: str) -> None:
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_start(in_turns: Turns, tour: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_start(in_turns, tour, monkeypatch, name):
     """What a process takes before it does anything."""
     monkeypatch.chdir(tour.parents[1])
     Path("test_nothing.py").write_text("def test():\n    pass\n")
@@ -102,7 +95,7 @@ def test_a_start(in_turns: Turns, tour: Path, monkeypatch: pytest.MonkeyPatch, n
     in_turns(calls, goals, rounds=7, timer=children_s)
 
 
-def test_a_suite(in_turns: Turns, tmp_path: Path) -> None:
+def test_a_suite(in_turns, tmp_path):
     """Each of 400 tests replays a cassette of its own."""
     for fixture in ("mock", "directmail", "alone"):
         (tmp_path / f"test_{fixture}.py").write_text(ONE_REQUEST.replace("FIXTURE", fixture))
@@ -126,7 +119,7 @@ def test_a_suite(in_turns: Turns, tmp_path: Path) -> None:
 
 
 @pytest.mark.benchmark(group="browse", timer=time.process_time)
-def test_the_first_rows_of_ten_thousand(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+def test_the_first_rows_of_ten_thousand(benchmark, tmp_path):
     """From the file to what the page shows first: at most 0.5 s after the imports."""
     path = recorded(tmp_path / "tour.yaml", *different(10_000))
 

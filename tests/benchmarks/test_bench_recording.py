@@ -4,21 +4,20 @@ The durable append and the search for the key are included; and the hundred-thou
 request costs no more than the first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
-import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from cassette_samples import BASE_URL, answered, count_calls, opened, post, recorded
-from polled import cassette_of, different, served
+from cassette_samples import count_calls, opened, recorded
+from polled import different, served
 
 import directmail_lab as dm
 from directmail_lab import Session
@@ -26,15 +25,6 @@ from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.notebook.browser_data import rows
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.current import make_current
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from conftest import Turns
-    from pytest_benchmark.fixture import BenchmarkFixture
-
-    from directmail_lab.exchange.values import Interaction
 
 REQUESTS = 20  # few: on a busy machine, a short turn may have the processor for itself
 TASKS = 50
@@ -72,7 +62,7 @@ def addresses() -> Iterator[str]:
     return (f"/v1/users/me?n={number}" for number in itertools.count())
 
 
-def test_a_request(in_turns: Turns, account: tuple[str, str], sessions: dict[str, Session]) -> None:
+def test_a_request(in_turns, account, sessions):
     """Each kind of session beside httpx alone, which paces, keeps and records nothing."""
     address = addresses()
 
@@ -86,9 +76,7 @@ def test_a_request(in_turns: Turns, account: tuple[str, str], sessions: dict[str
         in_turns(calls, GOALS, rounds=100, requests=REQUESTS)
 
 
-def test_a_request_by_50_tasks(
-    in_turns: Turns, account: tuple[str, str], sessions: dict[str, Session]
-) -> None:
+def test_a_request_by_50_tasks(in_turns, account, sessions):
     """The same by the asynchronous clients."""
     address = addresses()
 
@@ -111,40 +99,7 @@ def test_a_request_by_50_tasks(
             runner.run(client.aclose())
 
 
-@pytest.mark.parametrize("library", ["vcr", "cassetter", "dvd-rw"])
-def test_recording_by_other_libraries(
-    in_turns: Turns, account: tuple[str, str], tmp_path: Path, library: str
-) -> None:
-    """A hundred requests, from opening a new cassette to closing it, which is when most write."""
-    our_path, their_path = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
-    address = addresses()
-
-    def send(client: httpx.Client) -> None:
-        for _ in range(100):
-            client.get(next(address))
-
-    def plain() -> None:
-        with httpx.Client(base_url=account[0], auth=(account[1], "")) as client:
-            send(client)
-
-    def ours() -> None:
-        with Session(*account, pace="off") as session:
-            session.record(our_path)
-            send(session.client)
-
-    def theirs() -> None:
-        with cassette_of(library, their_path):
-            plain()
-
-    def before() -> None:
-        our_path.unlink(missing_ok=True)
-        their_path.unlink(missing_ok=True)
-
-    calls = {"httpx": plain, "ours": ours, library: theirs}
-    in_turns(calls, {}, rounds=10, requests=100, before=before)
-
-
-def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_path: Path) -> None:
+def test_a_monitored_session_does_not_slow_down(account, tmp_path):
     """Ten requests, and what the monitor and the list then show: as many steps after 10,000."""
     with Session(*account, pace="off") as session:
         make_current(session)
@@ -168,7 +123,7 @@ def test_a_monitored_session_does_not_slow_down(account: tuple[str, str], tmp_pa
     assert steps[1] <= 1.05 * steps[0]
 
 
-def test_replacing_ten_thousand(in_turns: Turns, tmp_path: Path) -> None:
+def test_replacing_ten_thousand(in_turns, tmp_path):
     """In update mode, beside as many new ones; and with the close, which writes the file anew."""
     size = 10_000
     old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
@@ -199,29 +154,3 @@ def test_replacing_ten_thousand(in_turns: Turns, tmp_path: Path) -> None:
     before()
 
     assert len(read_cassette(old)) == size
-
-
-@pytest.mark.benchmark(timer=time.process_time)
-@pytest.mark.parametrize("size", [0, 1_000, 16_000])
-def test_a_new_letter_beside(benchmark: BenchmarkFixture, tmp_path: Path, size: int) -> None:
-    """On the second day, no letter is compared with those of the first."""
-    benchmark.group = "a new letter on the second day"
-    path = recorded(tmp_path / "tour.yaml", *map(letter, range(size)))
-    new = map(letter, itertools.count(size))
-    options: dict[str, Any] = {"record_mode": "update", "base_url": BASE_URL}
-    with Cassette(path, notice=lambda _: None, **options) as cassette:
-
-        def send() -> None:
-            written = next(new)
-            assert not cassette.sent_before(written.request)
-            begun = cassette.begin(written.request, datetime.now(UTC))
-            cassette.record(written, begun)
-
-        send()  # reads the old ones
-        benchmark.pedantic(send, rounds=10, iterations=50)
-
-
-def letter(number: int) -> Interaction:
-    """Return a letter to one of many persons, and its response."""
-    body = b'{"to": {"name": "Person %d", "city": "Bern"}, "template": "welcome"}' % number
-    return replace(answered(post(body), status=201), recorded_at=datetime.now(UTC))

@@ -1,24 +1,15 @@
 """What a replayed request costs: as much as one that a function answers, at every size."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from cassette_samples import recorded
-from polled import BASE_URL, cassette_of, different, mocked
+from polled import BASE_URL, different, mocked
 
 from directmail_lab import Session
 from directmail_lab.cassettes import Cassette, read_cassette
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Turns
 
 REQUESTS = 100
 TASKS = 50
@@ -35,7 +26,6 @@ class Asking:
         self.turn()
 
     def turn(self) -> None:
-        """Go on to the next part."""
         numbers = range(self._first, self._first + REQUESTS)
         self._addresses = [ADDRESS.format(number % self.size) for number in numbers]
         self._first += REQUESTS
@@ -55,7 +45,7 @@ class Asking:
 
 
 @SIZES
-def test_replay(in_turns: Turns, tmp_path: Path, size: int) -> None:
+def test_replay(in_turns, tmp_path, size):
     """A session's own client, first and again, beside what httpx has for tests."""
     path = recorded(tmp_path / "ours.yaml", *different(size))
     asking = Asking(size)
@@ -84,7 +74,7 @@ def test_replay(in_turns: Turns, tmp_path: Path, size: int) -> None:
 
 
 @SIZES
-def test_replay_by_50_tasks(in_turns: Turns, tmp_path: Path, size: int) -> None:
+def test_replay_by_50_tasks(in_turns, tmp_path, size):
     """The same by the asynchronous clients."""
     path = recorded(tmp_path / "ours.yaml", *different(size))
     asking = Asking(size)
@@ -98,31 +88,7 @@ def test_replay_by_50_tasks(in_turns: Turns, tmp_path: Path, size: int) -> None:
         in_turns(calls, GOALS, rounds=100, requests=REQUESTS, before=asking.turn)
 
 
-@pytest.mark.parametrize("library", ["vcr", "cassetter", "dvd-rw"])
-def test_replay_by_other_libraries(in_turns: Turns, tmp_path: Path, library: str) -> None:
-    """They play each interaction once, so each round opens the cassette anew."""
-    path, asking = tmp_path / "theirs.yaml", Asking(REQUESTS)
-    transport = mocked()
-    with (
-        ExitStack() as cassette,
-        httpx.Client(transport=transport) as mock,
-        httpx.Client(transport=mocked()) as theirs,
-    ):
-        # vcrpy replaces this method of the class, and dvd-rw the other one.
-        vars(transport)["handle_request"] = transport.handle_request
-        vars(mock)["send"] = mock.send
-        with cassette_of(library, path):
-            asking.by(theirs)
-
-        def opened() -> None:
-            cassette.close()
-            cassette.enter_context(cassette_of(library, path))
-
-        calls = {"MockTransport": lambda: asking.by(mock), library: lambda: asking.by(theirs)}
-        in_turns(calls, {}, rounds=20, requests=REQUESTS, before=opened)
-
-
-def test_memory_of_a_hundred_thousand(tmp_path: Path) -> None:
+def test_memory_of_a_hundred_thousand(tmp_path):
     """Beside the bytes of the file, the index takes a third of them at most."""
     large = recorded(tmp_path / "large.yaml", *different(100_000))
     tracemalloc.start()

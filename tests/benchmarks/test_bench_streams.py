@@ -1,24 +1,15 @@
 """What a long stream and a large download cost while they are recorded, beside httpx alone."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from client_service import ClientService
 from polled import served
 
+from directmail_lab.exchange.values import Request
 from directmail_lab.sessions.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from conftest import Turns
-
-    from directmail_lab.exchange.values import Request
 
 BODIES = {"1,000 events": "/v1/thousand", "200 MB": "/v1/sized-200000000"}
 
@@ -39,14 +30,13 @@ class Streams(ClientService):
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    """The address of a service in another process."""
     with served(Streams) as (base_url, _):
         yield base_url
 
 
 @pytest.mark.parametrize("parts", ["all", "the first part"])
 @pytest.mark.parametrize("body", BODIES)
-def test_of(in_turns: Turns, tmp_path: Path, base_url: str, body: str, parts: str) -> None:
+def test_of(in_turns, tmp_path, base_url, body, parts):
     """The first part comes as soon as live, and the memory has a limit."""
 
     def read(client: httpx.Client) -> None:

@@ -1,13 +1,8 @@
 """The sign-in form in a page, located by what users see and screen readers announce."""
 
-from __future__ import annotations
+from typing import Self
 
-from typing import TYPE_CHECKING
-
-from playwright.sync_api import expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 
 class Form:
@@ -22,18 +17,16 @@ class Form:
         self.problem = self.root.get_by_role("alert")
         self.account = self.root.get_by_role("region")
 
-    def ready(self) -> Form:
+    def ready(self) -> Self:
         """Wait until the kernel has responded."""
         expect(self.button).to_be_enabled()
         return self
 
     def sign_in(self, key: str) -> None:
-        """Type a key as a user does, and press Enter."""
         self.key.click()
         self.page.keyboard.type(key)
         self.page.keyboard.press("Enter")
 
     def sign_out(self) -> None:
-        """Sign out."""
         self.root.get_by_role("button", name="Sign out").click()
         expect(self.account).to_be_hidden()

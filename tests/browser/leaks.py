@@ -1,14 +1,9 @@
 """Find a key in files, in any form in which a program might have written it."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode, urlsafe_b64encode
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import quote, quote_plus
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def forms_of(key: str) -> set[bytes]:

@@ -1,14 +1,11 @@
 """Take screenshots of our widgets: ``python -m browser.screenshots`` in the folder ``tests``."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import FloatRect, Page, expect, sync_playwright
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.server.standin import STAND_IN_KEY, stand_in
@@ -28,9 +25,6 @@ from .jupyter import (
     run_notebook,
     running_server,
 )
-
-if TYPE_CHECKING:
-    from playwright.sync_api import FloatRect, Page
 
 IMAGES = Path(__file__).parents[2] / "notebooks" / "images"
 LARGEST_BYTES = 150_000
@@ -119,7 +113,6 @@ def take_sign_in(page: Page, server: Server, folder: Path, theme: str) -> None:
 
 
 def take_monitor(page: Page, server: Server, folder: Path, theme: str) -> None:
-    """Take the monitor after several windows."""
     run_notebook(page, server, f"monitor-{theme}", MONITOR.replace("{tests}", str(TESTS)), TRAFFIC)
     expect(page.locator(".dml-row")).to_have_count(2)
     take(page, ".dml-monitor", folder / f"monitor-{theme}.png")
@@ -141,7 +134,7 @@ def take_recording(page: Page, server: Server, folder: Path, theme: str) -> None
 def take_page(page: Page, server: Server, folder: Path, theme: str) -> None:
     """Take a cassette as a page that is opened from disk, with a failed interaction open."""
     recording = read_cassette(IMAGES.parents[1] / "cassettes" / "explore-an-unknown-api.yaml")
-    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    page.emulate_media(color_scheme=theme)
     page.goto(save_page(recording, server.home / "page.html").as_uri())
     page.locator("summary").nth(6).click()
     page.locator("body").evaluate("body => body.style = 'height: 760px; overflow: hidden'")

@@ -1,16 +1,15 @@
 """The browser of interactions in a real JupyterLab: finding, reading, copying and saving."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import cassette_samples
 import pytest
 from cassette_samples import answered, get, post, typed
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
+
+from directmail_lab.exchange.values import Interaction
 
 from .jupyter import (
     App,
@@ -25,13 +24,6 @@ from .jupyter import (
 )
 from .test_monitor import start_cell
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from faulty_service import FaultyService
-
-    from directmail_lab.exchange.values import Interaction
-
 BROWSE = "import directmail_lab as dm\ndm.browse({0!r})"
 MARKUP = "<img src=x onerror='hacked=1'><script>hacked=1</script><b class=taken>&lt;i&gt;"
 PNG = bytes.fromhex(
@@ -41,7 +33,6 @@ PNG = bytes.fromhex(
 
 
 def recorded(server: Server, name: str, *interactions: Interaction) -> str:
-    """Write a cassette that notebooks of the server find, and return its name."""
     path = server.notebooks / "cassettes" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
     cassette_samples.recorded(path, *interactions)
@@ -79,9 +70,7 @@ def opened(root: Locator, number: int) -> Locator:
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_interactions_are_filtered_sorted_and_opened_by_keyboard(
-    page: Page, server: Server, app: App
-) -> None:
+def test_interactions_are_filtered_sorted_and_opened_by_keyboard(page, server, app):
     """The arrows, Enter, `/` and Escape work as in a browser's network panel."""
     root = browse(page, server, "explore-an-unknown-api", app=app)
     list_ = root.get_by_role("grid")
@@ -133,7 +122,7 @@ def test_interactions_are_filtered_sorted_and_opened_by_keyboard(
     assert page.locator(".jp-Cell").count() == 1
 
 
-def test_each_body_is_shown_according_to_its_content(page: Page, server: Server) -> None:
+def test_each_body_is_shown_according_to_its_content(page, server):
     """JSON folds and keeps its digits, pictures are shown, and binary data can be saved."""
     name = recorded(
         server,
@@ -174,8 +163,7 @@ def test_each_body_is_shown_according_to_its_content(page: Page, server: Server)
     assert page.evaluate("() => typeof hacked") == "undefined"
 
 
-def test_large_json_is_shown_in_part(page: Page, server: Server) -> None:
-    """A button shows all of it."""
+def test_large_json_is_shown_in_part(page, server):
     members = json.dumps([{"id": n, "name": f"Jürg {n}", "at": ["Zürich"]} for n in range(40_000)])
     large = answered(get("/v1/members"), members)
     other = answered(get("/v1/other"), json.dumps([{"n": n} for n in range(500)]))
@@ -227,9 +215,7 @@ def scrolls_and_is_searched(root: Locator, *numbers: int) -> None:
 
 
 @pytest.mark.parametrize(("app", "numbers"), [("lab", (1, 2)), ("notebook", (1,))])
-def test_a_body_longer_than_its_pane_scrolls_and_is_searched(
-    page: Page, server: Server, app: App, numbers: tuple[int, ...]
-) -> None:
+def test_a_body_longer_than_its_pane_scrolls_and_is_searched(page, server, app, numbers):
     """The response and the request, at 20 kB and in JupyterLab also at 2 MB."""
     page.set_viewport_size({"width": 1280, "height": 1200})
     root = browse(page, server, long_bodies(server, f"long-{app}"), app=app)
@@ -237,9 +223,7 @@ def test_a_body_longer_than_its_pane_scrolls_and_is_searched(
     scrolls_and_is_searched(root, *numbers)
 
 
-def test_a_body_longer_than_its_pane_scrolls_and_is_searched_in_marimo(
-    browser: Browser, server: Server, tmp_path: Path
-) -> None:
+def test_a_body_longer_than_its_pane_scrolls_and_is_searched_in_marimo(browser, server, tmp_path):
     """In marimo, the browser is in a shadow root."""
     pytest.importorskip("marimo")
     cell = f"    import directmail_lab as dm\n    dm.browse({long_bodies(server, 'long')!r})\n"
@@ -255,7 +239,7 @@ def test_a_body_longer_than_its_pane_scrolls_and_is_searched_in_marimo(
     assert tab.foreign == []
 
 
-def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
+def test_a_value_and_its_path_are_copied(page, server):
     """The cursor selects the value, and a text is copied without its quotes."""
     body = '{"data": [{"id": 1}, {"a b": {"name": "Z\\u00fcrich", "n": 1.50}}]}'
     root = view(page, server, recorded(server, "paths", answered(get(), body)))
@@ -272,7 +256,7 @@ def test_a_value_and_its_path_are_copied(page: Page, server: Server) -> None:
     assert copied == ['data[1]["a b"].name', "Zürich", 'data[1]["a b"].n', "1.50"]
 
 
-def test_a_row_shows_the_end_of_its_path(page: Page, server: Server) -> None:
+def test_a_row_shows_the_end_of_its_path(page, server):
     """The beginning of a long path is cut, and a response in CSV has a table."""
     table = typed("text/csv", "id,name\n1,Joe\n")
     name = recorded(server, "again", answered(get(f"/v1/contacts/{'1' * 150}-the-end")), table)
@@ -288,7 +272,7 @@ def test_a_row_shows_the_end_of_its_path(page: Page, server: Server) -> None:
     )
 
 
-def test_no_cell_is_cut_while_there_is_room(page: Page, server: Server) -> None:
+def test_no_cell_is_cut_while_there_is_room(page, server):
     """Each column is as wide as its contents, and an empty column is hidden."""
     long = answered(get("/v1/campaigns/summer/letters"), "x" * 1_234_567)
     bare = replace(long, recorded_at=None, elapsed_s=None)
@@ -303,8 +287,7 @@ def test_no_cell_is_cut_while_there_is_room(page: Page, server: Server) -> None:
     assert root.locator("[role=gridcell], [role=gridcell] span").evaluate_all(cut) == 0
 
 
-def test_a_hostile_cassette_is_escaped_in_the_page(page: Page, server: Server) -> None:
-    """Every text in the cassette is escaped: addresses, headers, reasons, JSON, and its name."""
+def test_a_hostile_cassette_is_escaped_in_the_page(page, server):
     one = answered(get(f"/v1/{MARKUP}?q={MARKUP}"), f'{{"{MARKUP}": ["{MARKUP}"], "__proto__": 1}}')
     headers = (("X-A", MARKUP), ("X-RateLimit-Reset", MARKUP))
     response = replace(one.response, reason=MARKUP, headers=headers)
@@ -323,10 +306,7 @@ def test_a_hostile_cassette_is_escaped_in_the_page(page: Page, server: Server) -
     assert page.locator(".taken, .jp-OutputArea img, .jp-OutputArea script").count() == 0
 
 
-def test_the_list_shows_new_interactions_while_the_cell_runs(
-    page: Page, server: Server, service: FaultyService
-) -> None:
-    """The list shows new interactions, and what is recorded, while the cell is still running."""
+def test_the_list_shows_new_interactions_while_the_cell_runs(page, server, service):
     connect = f"session = dm.connect({service.base_url!r}, {service.api_key!r}, pace='off')"
     busy = """
 import pathlib, time
@@ -355,7 +335,7 @@ while not pathlib.Path("rows seen").exists():
     expect(rows(root)).to_have_count(0)
 
 
-def test_the_page_stays_small_for_any_number_of_interactions(page: Page, server: Server) -> None:
+def test_the_page_stays_small_for_any_number_of_interactions(page, server):
     """The page draws only the visible rows."""
     path = server.notebooks / "cassettes" / f"{recorded(server, 'many', answered(get('/0')))}.yaml"
     head, line = path.read_text().split("interactions:\n")

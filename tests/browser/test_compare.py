@@ -1,25 +1,17 @@
 """Two responses side by side, in JupyterLab's viewer."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cassette_samples import answered, get, post, typed
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
 from directmail_lab.exchange.bodies import missing_body
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.notebook.browser_data import MAX_SHOWN_BYTES
 
-from .jupyter import Server
 from .test_browse import MARKUP, PNG, recorded, rows, view
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from directmail_lab.exchange.values import Interaction
 
 DEEP = "[" * 900 + "{}" + "]" * 900
 LONG = "x" * 1000
@@ -110,7 +102,6 @@ PAIRS: list[tuple[tuple[Interaction, Interaction], list[list[str]]]] = [
 
 
 def compared(root: Locator) -> Locator:
-    """Return the panel of the comparison, once it is shown."""
     panel = root.get_by_role("tabpanel", name="Compare")
     expect(panel.get_by_role("table")).to_be_visible()
     return panel
@@ -125,7 +116,7 @@ def differences(root: Locator) -> list[list[str]]:
     return found
 
 
-def test_two_responses_are_compared(new_page: Callable[..., Page], server: Server) -> None:
+def test_two_responses_are_compared(new_page, server):
     """JSON is compared by path, and text by line. What is equal is called so."""
     interactions = [each for pair, _ in PAIRS for each in pair]
     many = [json.dumps([{"n": n, "m": n + more} for n in range(2_000)]) for more in (0, 1)]
@@ -152,9 +143,7 @@ def test_two_responses_are_compared(new_page: Callable[..., Page], server: Serve
     assert hacked == "undefined"
 
 
-def test_a_row_is_compared_with_the_one_that_was_selected_before(
-    page: Page, server: Server
-) -> None:
+def test_a_row_is_compared_with_the_one_that_was_selected_before(page, server):
     """The key c or Control+click on the second row compares; the next selection ends that."""
     first, second = json_of('{"a": 1}', '{"a": 2}')
     root = view(page, server, recorded(server, "compared", first, second, answered(status=404)))

@@ -1,15 +1,13 @@
 """Requests written in the browser of interactions, in a real JupyterLab."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 from cassette_samples import answered, get
+from faulty_service import FaultyService
 from playwright.sync_api import Locator, Page, expect
 
 from directmail_lab.cassettes import read_cassette
@@ -28,11 +26,6 @@ from .jupyter import (
 )
 from .leaks import leaks
 from .test_browse import MARKUP, opened, recorded, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
 
 KEY = "br+5/Nq8Z~sent~while-browsing"
 TYPED = "typed and not sent"
@@ -74,7 +67,6 @@ def address(root: Locator) -> Locator:
 
 
 def fill(root: Locator, method: str, path: str) -> None:
-    """Write a request without a body."""
     root.get_by_role("combobox", name="Method").select_option(method)
     address(root).fill(path)
 
@@ -91,9 +83,7 @@ def lines(editor: Locator) -> list[str]:
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_a_request_is_composed_sent_and_recorded_by_keyboard_alone(
-    page: Page, server: Server, service: FaultyService, app: App
-) -> None:
+def test_a_request_is_composed_sent_and_recorded_by_keyboard_alone(page, server, service, app):
     """The request is recorded and can be sent again at once, and the inserted cell runs."""
     root = explore(page, server, service, f"dm.record('kept-{app}')", app=app)
     keyboard = page.keyboard
@@ -126,9 +116,7 @@ def test_a_request_is_composed_sent_and_recorded_by_keyboard_alone(
     assert service.requests == {"GET /v1/lists": 3}
 
 
-def test_a_write_needs_confirmation_and_is_sent_once(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_write_needs_confirmation_and_is_sent_once(page, server, service):
     """A second Control+Enter, a repeated key, or a double click must not send another request."""
     root = explore(page, server, service, options=", allow_writes=True")
     page.keyboard.press("n")
@@ -159,9 +147,7 @@ def test_a_write_needs_confirmation_and_is_sent_once(
     assert service.requests == {"POST /v1/letters": 1}
 
 
-def test_a_wait_counts_down_and_is_aborted(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_wait_counts_down_and_is_aborted(page, server, service):
     """The kernel stays free, nothing is sent, and no progress bar stays in a cell."""
     service.limit, service.window_s = 1, 600.0
     options = ", reset_unit='seconds_left', max_wait_s=900"
@@ -180,9 +166,7 @@ def test_a_wait_counts_down_and_is_aborted(
     assert page.locator(".jp-OutputArea [role=progressbar]").count() == 0
 
 
-def test_a_hostile_recording_cannot_put_markup_or_a_host_into_the_form(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_hostile_recording_cannot_put_markup_or_a_host_into_the_form(page, server, service):
     """The edited request goes below the session's own base address, and all text is escaped."""
     path = f"/v1/{quote(MARKUP, safe='')}?q={quote(MARKUP, safe='')}"
     headers = (("X-A", MARKUP), ("Host", "elsewhere.test"))
@@ -207,7 +191,7 @@ def test_a_hostile_recording_cannot_put_markup_or_a_host_into_the_form(
     assert page.locator(".taken, .dml-browser img, .dml-browser script").count() == 0
 
 
-def test_json_is_written_in_an_editor(page: Page, server: Server, service: FaultyService) -> None:
+def test_json_is_written_in_an_editor(page, server, service):
     """The editor marks errors, formats and undoes, and JupyterLab's shortcuts do not fire in it."""
     root = explore(page, server, service)
     page.keyboard.press("n")
@@ -242,13 +226,8 @@ def test_json_is_written_in_an_editor(page: Page, server: Server, service: Fault
     assert service.requests == {}
 
 
-def test_addresses_are_completed_and_bodies_may_have_any_type(
-    page: Page, server: Server, service: FaultyService
-) -> None:
-    """With the paths and names of parameters that were sent, and each body has its content type.
-
-    A pasted curl command is refused: it may have credentials.
-    """
+def test_addresses_are_completed_and_bodies_may_have_any_type(page, server, service):
+    """A pasted curl command is refused: it may have credentials."""
     root = explore(page, server, service, "dm.get('/v1/lists?limit=2')")
     page.keyboard.press("n")
     expect(root.locator("option[value='/v1/lists']")).to_be_attached()
@@ -284,9 +263,7 @@ def test_addresses_are_completed_and_bodies_may_have_any_type(
     expect(address(root)).to_have_value("/v1/lists")
 
 
-def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(page, server, service):
     """A body that is not fully shown can be replaced; text keeps its charset and line ends."""
     latin = "headers={'Content-Type': 'text/plain; charset=latin-1'}"
     calls = [
@@ -318,9 +295,7 @@ def test_a_recorded_body_is_sent_as_it_was_unless_it_is_changed(
     ]
 
 
-def test_a_long_recorded_body_is_edited_at_its_end(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_long_recorded_body_is_edited_at_its_end(page, server, service):
     """A body of 2 MB scrolls in the form, and what is typed at its end is in view."""
     body = "json.dumps([{'id': n, 'name': f'Jürg {n}'} for n in range(50_000)])"
     kind = "headers={'Content-Type': 'application/json'}"
@@ -343,9 +318,7 @@ def test_a_long_recorded_body_is_edited_at_its_end(
     assert root.bounding_box() == before
 
 
-def test_borders_are_moved_by_mouse_and_keys_and_stay(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_borders_are_moved_by_mouse_and_keys_and_stay(page, server, service):
     """A second browser in the notebook uses the same places."""
     root = explore(page, server, service)
     command(page, "application:toggle-left-area")
@@ -373,14 +346,8 @@ def test_borders_are_moved_by_mouse_and_keys_and_stay(
     assert again == moved
 
 
-def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(
-    new_page: Callable[..., Page], server: Server
-) -> None:
-    """No notebook, checkpoint or log contains them, even if widget state is saved.
-
-    A key is also in no copy and not on the page, even if a caller put it into an address and a
-    header.
-    """
+def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(new_page, server):
+    """The key is also in no copy and not on the page, even if a caller put it into an address."""
     server.save_widget_state(automatically=True)
     page = new_page()
     (server.home / "key").write_text(KEY)
@@ -416,7 +383,7 @@ def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(
     assert leaks(server.home, KEY, TYPED) == []
 
 
-def test_a_lost_kernel_is_reported(page: Page, server: Server, service: FaultyService) -> None:
+def test_a_lost_kernel_is_reported(page, server, service):
     """The kernel that is started again knows nothing of the panel."""
     root = explore(page, server, service)
     restart_kernel(page)

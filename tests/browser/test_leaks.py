@@ -1,20 +1,13 @@
 """A key that is typed into the form is in no file that Jupyter writes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from directmail_lab.server.standin import stand_in
 
 from .form import Form
-from .jupyter import Server, open_notebook, restart_kernel, run_cells, save
+from .jupyter import open_notebook, restart_kernel, run_cells, save
 from .leaks import leaks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # The keys are distinct, so a leak shows which step caused it, and have characters that encodings
 # change.
@@ -47,9 +40,7 @@ look_at(dm.session(), dm.session().client)
 
 
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
-def test_no_file_contains_a_key(
-    new_page: Callable[..., Page], server: Server, *, automatically: bool
-) -> None:
+def test_no_file_contains_a_key(new_page, server, *, automatically):
     """The notebook is saved after typing, accepting, refusing, re-running and restarting."""
     server.save_widget_state(automatically=automatically)
     page = new_page()

@@ -1,12 +1,10 @@
 """The sign-in form as a user sees it, in a real JupyterLab."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import expect
+from faulty_service import FaultyService
+from playwright.sync_api import Page, expect
 
 from .form import Form
 from .jupyter import (
@@ -20,12 +18,6 @@ from .jupyter import (
     run_notebook,
     save,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
-    from playwright.sync_api import Page
 
 KEY_OF_NOBODY = "k-refused-0000"
 
@@ -48,18 +40,15 @@ keyring.set_keyring(Ring())
 
 
 def login_cell(service: FaultyService) -> str:
-    """Return a cell that shows the form for a service."""
     return f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r})"
 
 
 def opened(page: Page, server: Server, *cells: str, app: App = "lab") -> Form:
-    """Write a notebook, run it, and return its first form."""
     run_notebook(page, server, "login", *cells, app=app)
     return Form(page).ready()
 
 
 def run_in_last_cell(page: Page, code: str) -> None:
-    """Type code into the last cell and run it."""
     page.locator(".jp-Notebook .jp-Cell").last.locator(".cm-content").click()
     page.keyboard.insert_text(code)
     command(page, "notebook:run-cell")
@@ -72,10 +61,7 @@ def form(page: Page, server: Server, service: FaultyService) -> Form:
 
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_enter_signs_in_and_shows_the_user_and_the_allowance(
-    page: Page, server: Server, service: FaultyService, app: App
-) -> None:
-    """The form works in JupyterLab and Notebook 7, and the next cell uses the session."""
+def test_enter_signs_in_and_shows_the_user_and_the_allowance(page, server, service, app):
     form = opened(page, server, login_cell(service), "", app=app)
     form.sign_in(service.api_key)
     expect(form.account).to_contain_text("Signed in as Stand-in User")
@@ -86,13 +72,8 @@ def test_enter_signs_in_and_shows_the_user_and_the_allowance(
     assert service.requests["GET /v1/users/me"] == 2
 
 
-def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(
-    page: Page, form: Form, service: FaultyService
-) -> None:
-    """The field with the problem gets the focus. A key that was not refused stays in its field.
-
-    While a key is sent, its field is empty, and a second click or Enter does nothing.
-    """
+def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(page, form, service):
+    """While a key is sent, its field is empty, and a second click or Enter does nothing."""
     form.sign_in(KEY_OF_NOBODY)
     expect(form.problem).to_contain_text("did not accept this key (status 401)")
     expect(form.key).to_be_focused()
@@ -124,13 +105,8 @@ def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(
     expect(form.button).to_be_disabled()
 
 
-def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(
-    page: Page, form: Form, service: FaultyService
-) -> None:
-    """Typing in the form must not trigger JupyterLab's commands, such as "d d" (delete cell).
-
-    No keyring works for the kernels of these tests, and the form says so.
-    """
+def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(page, form, service):
+    """No keyring works for the kernels of these tests, and the form says so."""
     expect(form.root).to_contain_text("No keyring works on this machine.")
     expect(form.root.get_by_label("Remember")).to_be_hidden()
     form.address.focus()
@@ -148,9 +124,7 @@ def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(
     assert not service.requests
 
 
-def test_a_remembered_key_signs_in_by_one_click_and_needs_none_for_run_all(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_remembered_key_signs_in_by_one_click_and_needs_none_for_run_all(page, server, service):
     """After a restart, the address is filled in. The form shows what the cells below opened."""
     (server.notebooks / "ring.py").write_text(KEYRING)
     first = "import ring\nimport directmail_lab as dm\ndm.login()"
@@ -179,8 +153,8 @@ def test_a_remembered_key_signs_in_by_one_click_and_needs_none_for_run_all(
 
 @pytest.mark.parametrize("missing", ["anywidget", "@jupyter-widgets/jupyterlab-manager"])
 def test_without_the_widgets_extension_the_outputs_say_what_to_install(
-    new_page: Callable[..., Page], server: Server, service: FaultyService, missing: str
-) -> None:
+    new_page, server, service, missing
+):
     """JupyterLab runs in one environment, and the kernel in another."""
     server.disable_extensions(missing)
     page = new_page()
@@ -196,9 +170,7 @@ def test_without_the_widgets_extension_the_outputs_say_what_to_install(
 
 
 @pytest.mark.parametrize("automatically", [True, False], ids=["state saved", "state not saved"])
-def test_a_reopened_notebook_does_not_say_signed_in(
-    new_page: Callable[..., Page], server: Server, service: FaultyService, *, automatically: bool
-) -> None:
+def test_a_reopened_notebook_does_not_say_signed_in(new_page, server, service, *, automatically):
     """The new kernel knows nothing about the widget, so the cell says what to run."""
     server.save_widget_state(automatically=automatically)
     page = new_page()

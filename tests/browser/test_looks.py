@@ -1,21 +1,13 @@
 """The look of the widgets: readable in every theme, and labelled for screen readers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from faulty_service import FaultyService
 from playwright.sync_api import Page, expect
 
 from .form import Form
-from .jupyter import Server, Theme, close_documents, command, run_notebook
+from .jupyter import Server, close_documents, command, run_notebook
 from .test_browse import rows
 from .test_composer import body_editor, explore, fill, question
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from faulty_service import FaultyService
 
 READABLE = 4.5  # WCAG 2.2, success criterion 1.4.3
 
@@ -58,9 +50,7 @@ def unreadable(page: Page, selector: str) -> list[tuple[float, str]]:
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark", "Dark High Contrast"])
-def test_every_text_is_readable_in_every_theme(
-    new_page: Callable[..., Page], server: Server, service: FaultyService, theme: Theme
-) -> None:
+def test_every_text_is_readable_in_every_theme(new_page, server, service, theme):
     """One page shows all widgets and outputs, because loading JupyterLab takes longest."""
     server.set_theme(theme)
     page = new_page(width=900, height=1400)
@@ -145,9 +135,7 @@ def the_composer_is_readable(page: Page, server: Server, service: FaultyService)
         assert texts == []
 
 
-def test_a_screen_reader_announces_each_part(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_a_screen_reader_announces_each_part(page, server, service):
     """Parts have names and roles, regions can be chosen, and an error belongs to its field."""
     regions = "import os; os.environ['DIRECTMAIL_REGIONS'] = 'eu=https://eu.example.com'\n"
     cells = f"{regions}import directmail_lab as dm\ndm.login()"

@@ -1,18 +1,13 @@
 """The live monitor in a real JupyterLab: it updates while code runs, and leaves a picture."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
+from faulty_service import FaultyService
 from playwright.sync_api import Page, expect
 
-from .jupyter import App, Server, command, open_notebook, reopen_notebook, run_cells, save, wait_for
-
-if TYPE_CHECKING:
-    from faulty_service import FaultyService
+from .jupyter import command, open_notebook, reopen_notebook, run_cells, save, wait_for
 
 # Each cell makes its requests, and then keeps the kernel busy until the test has seen them.
 LOOP = """
@@ -37,7 +32,6 @@ def wait_for(name):
 
 
 def show(service: FaultyService) -> str:
-    """Return a cell that shows the monitor of a session."""
     return (
         "import time\nimport directmail_lab as dm\n"
         "from directmail_lab.server.standin import STAND_IN_KEY as key\n"
@@ -47,7 +41,6 @@ def show(service: FaultyService) -> str:
 
 
 def start_cell(page: Page, number: int) -> None:
-    """Start a cell without waiting for it."""
     page.evaluate(
         "n => { jupyterapp.shell.currentWidget.content.activeCellIndex = n;"
         " jupyterapp.commands.execute('notebook:run-cell') }",
@@ -57,9 +50,8 @@ def start_cell(page: Page, number: int) -> None:
 
 @pytest.mark.parametrize("app", ["lab", "notebook"])
 def test_the_monitor_updates_while_a_loop_a_thread_and_a_task_make_requests(
-    page: Page, server: Server, service: FaultyService, app: App
-) -> None:
-    """The monitor must not wait until the cell with the requests ends."""
+    page, server, service, app
+):
     folder = server.notebooks / app
     name = server.write(f"{app}/moves.ipynb", show(service), WAIT_FOR, LOOP, TASK)
     open_notebook(page, server, name, app=app)
@@ -76,8 +68,7 @@ def test_the_monitor_updates_while_a_loop_a_thread_and_a_task_make_requests(
     expect(page.locator(".dml-renews")).to_contain_text("renews in")
 
 
-def test_the_monitor_counts_down_for_a_waiting_request(page: Page, server: Server) -> None:
-    """The countdown runs while the waiting cell is still running."""
+def test_the_monitor_counts_down_for_a_waiting_request(page, server):
     cell = (
         "import directmail_lab as dm\nservice = dm.stand_in(limit=2, window_s=600)\n"
         "dm.connect(service.base_url, service.api_key, max_wait_s=900)\ndm.monitor()"
@@ -100,9 +91,7 @@ def test_the_monitor_counts_down_for_a_waiting_request(page: Page, server: Serve
     expect(wait).to_have_text("")
 
 
-def test_exhausted_and_failed_responses_are_marked(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_exhausted_and_failed_responses_are_marked(page, server, service):
     """The text and the graph mark it, for eyes and for screen readers."""
     name = server.write("marks.ipynb", show(service), "dm.get('/v1/users/me')")
     open_notebook(page, server, name)
@@ -120,9 +109,7 @@ def test_exhausted_and_failed_responses_are_marked(
     )
 
 
-def test_stopping_leaves_a_picture_in_the_notebook(
-    page: Page, server: Server, service: FaultyService
-) -> None:
+def test_stopping_leaves_a_picture_in_the_notebook(page, server, service):
     """A live monitor hides the picture, and a notebook that is opened again shows it."""
     name = server.write("stays.ipynb", show(service), "for _ in range(9): dm.get('/v1/users/me')")
     open_notebook(page, server, name)

@@ -1,9 +1,7 @@
 """Recordings as documents, and the launcher's cards, in a real JupyterLab and Notebook 7."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, Response, expect
@@ -22,11 +20,6 @@ from .jupyter import (
     wait_for,
     wait_for_kernel,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 ROOT = checkout()
 assert ROOT is not None
@@ -54,13 +47,10 @@ def listed(page: Page, path: str) -> Locator:
 
 
 def double_click(page: Page, path: str) -> None:
-    """Open a file as a user does."""
     listed(page, path).locator(".jp-DirListing-itemText").dblclick()
 
 
-def test_a_double_click_on_a_recording_opens_the_browser(
-    page: Page, server: Server, folder: Path
-) -> None:
+def test_a_double_click_on_a_recording_opens_the_browser(page, server, folder):
     """No kernel starts, and neither the file nor its folder changes."""
     open_lab(page, server)
     before = {path: path.read_bytes() for path in folder.parent.rglob("*.*") if path.is_file()}
@@ -82,8 +72,7 @@ def test_a_double_click_on_a_recording_opens_the_browser(
     assert {p: p.read_bytes() for p in folder.parent.rglob("*.*") if p.is_file()} == before
 
 
-def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Path) -> None:
-    """The file browser's menu opens the text, also while the recording is shown."""
+def test_open_with_editor_gives_the_text(page, server, folder):
     open_lab(page, server)
     double_click(page, "seen/cassettes/tour.yaml")
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
@@ -94,9 +83,7 @@ def test_open_with_editor_gives_the_text(page: Page, server: Server, folder: Pat
     expect(page.locator(".cm-content:visible")).to_contain_text("recorded_with")
 
 
-def test_a_damaged_recording_says_what_to_do_until_it_is_corrected(
-    page: Page, server: Server, folder: Path
-) -> None:
+def test_a_damaged_recording_says_what_to_do_until_it_is_corrected(page, server, folder):
     """Its tab reads the file again when it is shown."""
     tour = folder / "tour.yaml"
     whole = tour.read_text()
@@ -115,9 +102,7 @@ def test_a_damaged_recording_says_what_to_do_until_it_is_corrected(
     expect(problem).to_have_count(0)
 
 
-def test_a_file_that_is_not_a_cassette_opens_as_usual(
-    page: Page, server: Server, folder: Path
-) -> None:
+def test_a_file_that_is_not_a_cassette_opens_as_usual(page, server, folder):
     """The contents decide, and a cassette outside a `cassettes` folder opens as text."""
     open_lab(page, server)
     shown = []
@@ -134,15 +119,12 @@ def test_a_file_that_is_not_a_cassette_opens_as_usual(
 
 
 def has_saved_the_layout(response: Response) -> bool:
-    """Return whether JupyterLab saved a layout that contains the recording."""
     request = response.request
     is_layout = request.method == "PUT" and "/api/workspaces/" in request.url
     return is_layout and "tour.har" in (request.post_data or "")
 
 
-def test_a_page_that_is_reloaded_shows_the_recording_again(
-    page: Page, server: Server, folder: Path
-) -> None:
+def test_a_page_that_is_reloaded_shows_the_recording_again(page, server, folder):
     """JupyterLab restores every document in this way."""
     open_lab(page, server)
     with page.expect_response(has_saved_the_layout):
@@ -153,9 +135,7 @@ def test_a_page_that_is_reloaded_shows_the_recording_again(
     expect(page.get_by_role("grid", name="Interactions")).to_be_visible()
 
 
-def test_notebook_7_shows_recordings_too(
-    new_page: Callable[..., Page], server: Server, folder: Path
-) -> None:
+def test_notebook_7_shows_recordings_too(new_page, server, folder):
     """Notebook's file list opens this address. Other YAML files open in the editor."""
     page = new_page()
     page.goto(f"{server.url}/edit/seen/cassettes/tour.yaml")
@@ -164,7 +144,7 @@ def test_notebook_7_shows_recordings_too(
     expect(page.locator(".cm-content")).to_contain_text("plain: text")
 
 
-def test_the_launchers_cards_open_notebooks(page: Page, server: Server) -> None:
+def test_the_launchers_cards_open_notebooks(page, server):
     """One card creates a notebook with the explorer, each time another; one opens the tutorials."""
     open_lab(page, server)
     launcher = page.locator(".jp-Launcher:visible")
