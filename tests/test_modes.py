@@ -26,6 +26,7 @@ TOUR = Path("cassettes/tour.yaml")
 def test_a_mode_decorates_a_function(live):
     @live.record("tour")
     def ask(path: str) -> str:
+        """Ask."""
         live.get(path)
         return live.mode
 
