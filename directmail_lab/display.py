@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,11 +97,7 @@ def with_whole_cells(frame: pd.DataFrame) -> pd.DataFrame:
 
     pandas would cut each cell after 50 characters. It shows copies of the frame as usual.
     """
-
-    def to_html() -> str:
-        return whole_html(frame)
-
-    vars(frame)["_repr_html_"] = to_html
+    vars(frame)["_repr_html_"] = partial(whole_html, frame)
     return frame
 
 

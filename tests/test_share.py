@@ -565,7 +565,7 @@ SOCKET = "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=1)"
             "dm.record('shared-tour')\ndm.get('/v1/lists')",
             r"NotRecordedError: .*\n  Nearest.*\n Run",
         ),
-        ("dm.replay(f'tour-{7 * 6}')", r"CassetteNotFoundError: (.|\n)* or --cassette\."),
+        ("dm.replay(f'tour-{7 * 6}')", r"CassetteNotFoundError: (.|\n)* --cassette NAME\."),
         (SOCKET, r"NoNetworkError: No connection to 192\.0\.2\.1: a shared"),
         ("import httpx\nhttpx.get('https://api.test')", "ConnectError: No connection to api.test"),
         ("import os\nos._exit(1)", "ended its kernel"),

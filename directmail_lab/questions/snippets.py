@@ -72,6 +72,7 @@ def copy_as(
         There is no such kind.
     """
     check_choice("kind", kind, ("curl", "request"))
+    is_curl = kind == "curl"
     recorded = interaction.request
     if urlsplit(recorded.uri).scheme not in ("http", "https"):
         raise CassetteError("This request has no http address, so it cannot be sent again.")
@@ -83,12 +84,12 @@ def copy_as(
         for name, value in headers
         if TOKEN.fullmatch(name) and value.isprintable() and value == value.strip()
     )
-    has_key = kind != "request" and origin_of(url) in trusted_origins()
+    has_key = is_curl and origin_of(url) in trusted_origins()
     is_kept = has_bodies or recorded.method in SAFE_METHODS
     body = recorded.body or b""
     text = plain_text(body)
     is_plain = text is not None and text.replace("\n", "").isprintable()
-    if len(body) > _MAX_BODY_BYTES or (kind == "curl" and not is_plain):
+    if len(body) > _MAX_BODY_BYTES or (is_curl and not is_plain):
         body = b""
         is_kept = False
     texts = [url, body.decode("latin-1"), *(value for _, value in headers)]
@@ -96,10 +97,10 @@ def copy_as(
         "A header that is not plain text is left out.": len(sendable) < len(headers),
         "The body was not kept, or is too large, or no plain text: add it yourself.": not is_kept,
         _VALUE_REPLACED: any(map(has_placeholder, texts)),
-        _KEY_LEFT_OUT: kind != "request" and not has_key,
+        _KEY_LEFT_OUT: is_curl and not has_key,
     }
     request = replace(recorded, uri=url, headers=sendable, body=body)
-    if kind == "curl":
+    if is_curl:
         code = _as_curl(request, has_key=has_key)
     else:
         code = _as_cell(request, interaction.response, base_url)
