@@ -94,7 +94,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a_certificate: Path)
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    # Loading all certificates takes 15 ms per session. No test leaves this machine, so one will do.
+    # Loading all certificates takes 15 ms per session. No test leaves this machine: one is enough.
     monkeypatch.setenv("SSL_CERT_FILE", str(a_certificate))
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     monkeypatch.chdir(tmp_path)
