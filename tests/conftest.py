@@ -87,9 +87,9 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a_certificate: Path)
     """Run each test in an empty folder, as a user without settings, key or session."""
     for name in [name for name in os.environ if name.startswith("DIRECTMAIL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", f"{tmp_path}-config")  # the keyring creates it
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    # Loading all certificates takes 15 ms per session. No test leaves this machine, so one will do.
+    # Loading all certificates takes 15 ms per session. No test leaves this machine: one is enough.
     monkeypatch.setenv("SSL_CERT_FILE", str(a_certificate))
     monkeypatch.delenv("SSL_CERT_DIR", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -36,7 +36,6 @@ from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import STAND_IN_KEY
 
 if TYPE_CHECKING:
-
     from directmail_lab.cassettes import FileRecording
     from directmail_lab.sessions.session import Session
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-
 TOUR = Path("cassettes/tour.yaml")
 PART = Path("cassettes/tour.yaml.part")
 

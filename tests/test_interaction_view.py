@@ -81,7 +81,7 @@ def test_a_number_with_several_recordings_is_an_error(tour):
 
 
 def test_a_dropped_body_does_not_look_like_an_empty_body(service, live, monkeypatch):
-    monkeypatch.setattr("directmail_lab.cassettes.memory._MAX_KEPT_BYTES", 8000)
+    monkeypatch.setattr("directmail_lab.cassettes.memory._MAX_KEPT_BYTES", 8500)
     for size in (100, 3000):
         with service.fault(body="x" * size):
             live.get("/v1/lists")

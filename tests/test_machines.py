@@ -83,7 +83,7 @@ def test_a_cassette_is_replaced_as_soon_as_it_is_closed(tmp_path):
 
 def test_regions_may_begin_with_a_byte_order_mark(tmp_path):
     """Editors on Windows write one."""
-    path = tmp_path / "config" / "directmail-lab" / "regions.toml"
+    path = tmp_path.with_name(f"{tmp_path.name}-config") / "directmail-lab/regions.toml"
     path.parent.mkdir(parents=True)
     path.write_text('eu = "https://eu.example.com"\n', encoding="utf-8-sig")
 

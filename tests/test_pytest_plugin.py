@@ -35,7 +35,6 @@ from directmail_lab.pytest_plugin.responses import RespondingSession
 from directmail_lab.pytest_plugin.settings import TABLE
 
 if TYPE_CHECKING:
-
     from directmail_lab.server.standin import StandIn
 
 OWN, TOUR = Path("cassettes/test_account/test_me.yaml"), Path("cassettes/tour.yaml")

@@ -48,6 +48,19 @@ def test_a_sessions_interactions_are_shown_without_the_key(service, live):
     assert service.api_key not in f"{vars(live)}{live.recording!r}"
 
 
+def test_what_comes_after_the_key_is_forgotten_is_not_kept(live):
+    """Nothing could redact it any more: neither the rest of a response, nor a later request."""
+    recording = live.recording
+    with live.client.stream("GET", "/v1/users/me") as late:
+        recording.redact_for_good()
+        late.read()
+    with live.client.stream("GET", "/v1/lists"):
+        pass
+    kept = [(each.request.headers, each.response.body) for each in recording]
+
+    assert kept == [((), b"")] * 2
+
+
 def test_old_bodies_are_dropped_but_their_readings_remain(live, monkeypatch):
     monkeypatch.setattr(memory, "_MAX_KEPT_BYTES", 15_000)
     for _ in range(10):

@@ -208,7 +208,7 @@ def test_a_view_trusts_what_this_process_connected_to():
 def test_an_origin_in_a_setting_is_trusted(monkeypatch, tmp_path):
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://one.test/eu")
     monkeypatch.setenv("DIRECTMAIL_REGIONS", "two=https://two.test:8443")
-    file = tmp_path / "config" / "directmail-lab" / "regions.toml"
+    file = tmp_path.with_name(f"{tmp_path.name}-config") / "directmail-lab/regions.toml"
     file.parent.mkdir(parents=True)
     file.write_text('three = "https://three.test"', encoding="utf-8")
     named = [*map(origin_of, ("https://one.test", "https://two.test:8443", "https://three.test"))]
