@@ -27,6 +27,7 @@ from cassette_samples import BASE_URL, answered, get, opened, post
 from client_service import KEY, ClientService
 from key_search import traces
 from vcr.errors import CannotOverwriteExistingCassetteException
+from vcr.patch import force_reset
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
 
@@ -259,7 +260,8 @@ def test_a_body_of_aiohttp_of_any_kind_is_recorded_without_the_key(
     assert len(read_cassette(path)) == 4
 
 
-def test_a_suites_own_settings_stay(service: Echo, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["before_record_request", "before_record"])
+def test_a_suites_own_settings_stay(service: Echo, tmp_path: Path, name: str) -> None:
     """Its filters run first, as one function or as several; what they return is redacted."""
     path = tmp_path / "own.yaml"
 
@@ -271,7 +273,7 @@ def test_a_suites_own_settings_stay(service: Echo, tmp_path: Path) -> None:
         return None if response["status"]["code"] == 404 else response
 
     settings = vcr_settings(
-        before_record_request=add,
+        **{name: add},
         before_record_response=[leave_out],
         filter_headers=["X-Trace"],
         ignore_hosts=["localhost"],
@@ -320,6 +322,18 @@ def test_threads_send_no_write(send: Send, service: Echo, tmp_path: Path) -> Non
         list(threads.map(write, range(8)))
 
     assert service.received == []
+
+
+def test_a_write_is_refused_while_vcrpy_makes_a_connection(
+    send: Send, service: Echo, tmp_path: Path
+) -> None:
+    """For that, it takes its patches out of the process, so it is not asked in other threads."""
+    with vcr.VCR(**vcr_settings()).use_cassette(str(tmp_path / "tape.yaml")), force_reset():
+        with pytest.raises(WriteRefusedError):
+            send("POST", f"{service.base_url}/v1/rows", {"a": 1})
+        send("GET", f"{service.base_url}/v1/users/me")
+
+    assert service.counts == {"GET /v1/users/me": 1}
 
 
 @pytest.mark.parametrize("mode", ["none", "once", "new_episodes"])
@@ -437,4 +451,4 @@ def test_the_settings_need_no_pytest() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
-    assert (ran.stdout.strip(), ran.stderr) == ("2", "")
+    assert (ran.stdout.strip(), ran.stderr) == ("4", "")
