@@ -112,15 +112,10 @@ def _can_play_or_may_send(cassette: Any, request: Any) -> Any:
     Each of vcrpy's clients asks this before it connects and before it sends.
     """
     can_play = _can_play(cassette, request)
-    if (
-        not can_play
-        and _is_write(request.method)
-        and not cassette.write_protected  # then vcrpy raises an error of its own
-        and _GUARDS[0] in cassette.custom_patches
-        and cassette.filter_request(request)  # else it is not recorded
-    ):
-        raise _refusal(request.method)
-    is_sent = not can_play and not cassette.write_protected
+    # Else vcrpy raises an error of its own. What a filter leaves out is sent and not recorded.
+    is_sent = not can_play and not (cassette.write_protected and cassette.filter_request(request))
+    if is_sent and _GUARDS[0] in cassette.custom_patches and cassette.filter_request(request):
+        _refuse_write(request.method)
     _asked.method = request.method if is_sent else None
     return can_play
 
@@ -133,8 +128,8 @@ def _refuse_unasked(method: str) -> None:
     """
     was_asked = getattr(_asked, "method", None) == method
     _asked.method = None
-    if _is_write(method) and not was_asked:
-        raise _refusal(method)
+    if not was_asked:
+        _refuse_write(method)
 
 
 def _put_request_if_asked(connection: Any, method: str, *args: Any, **options: Any) -> None:
@@ -154,15 +149,12 @@ def _if_asked(send: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return send_if_asked
 
 
-def _is_write(method: str) -> bool:
-    return method.upper() not in SAFE_METHODS
-
-
-def _refusal(method: str) -> WriteRefusedError:
-    return WriteRefusedError(
-        f"{method} would change something at the live service, and nothing was sent.",
-        "Run pytest --directmail-allow-writes, or give vcr_settings(allow_writes=True).",
-    )
+def _refuse_write(method: str) -> None:
+    if method.upper() not in SAFE_METHODS:
+        raise WriteRefusedError(
+            f"{method} would change something at the live service, and nothing was sent.",
+            "Run pytest --directmail-allow-writes, or give vcr_settings(allow_writes=True).",
+        )
 
 
 _POOL = httpcore.ConnectionPool
