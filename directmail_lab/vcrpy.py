@@ -18,6 +18,7 @@ from dataclasses import replace
 from http import client
 from typing import Any
 
+import httpcore
 from vcr.cassette import Cassette
 
 from .arguments import check_names
@@ -63,12 +64,13 @@ def vcr_settings(
         for config in RUNS[-1:]:
             redact += tuple(ini_settings(config).get("redact", ()))
             allow_writes = allow_writes or config.getoption(WRITES_OPTION)
+    own_request_filters = own.get("before_record_request") or own.get("before_record")
     clean_request, clean_response = _filters(Redactor(redact=redact))
     patches = () if allow_writes else _GUARDS
     return {
         "decode_compressed_response": True,
         **own,
-        "before_record_request": [*_listed(own.get("before_record_request")), clean_request],
+        "before_record_request": [*_listed(own_request_filters), clean_request],
         "before_record_response": [*_listed(own.get("before_record_response")), clean_response],
         "custom_patches": (*own.get("custom_patches", ()), *patches),
     }
@@ -117,44 +119,56 @@ def _can_play_or_may_send(cassette: Any, request: Any) -> Any:
     Each of vcrpy's clients asks this before it connects and before it sends.
     """
     can_play = _can_play(cassette, request)
-    if (
-        not can_play
-        and _is_write(request.method)
-        and not cassette.write_protected  # then vcrpy raises an error of its own
-        and _GUARDS[0] in cassette.custom_patches
-        and cassette.filter_request(request)  # else it is not recorded
-    ):
-        raise _refusal(request.method)
-    _asked.is_answered = not can_play
+    # Else vcrpy raises an error of its own. What a filter leaves out is sent and not recorded.
+    is_sent = not can_play and not (cassette.write_protected and cassette.filter_request(request))
+    if is_sent and _GUARDS[0] in cassette.custom_patches and cassette.filter_request(request):
+        _refuse_write(request.method)
+    _asked.method = request.method if is_sent else None
     return can_play
 
 
-def _put_request_if_asked(connection: Any, method: str, *args: Any, **options: Any) -> None:
-    """Begin a real request, unless it is a write that vcrpy was not asked about.
+def _refuse_unasked(method: str) -> None:
+    """Refuse a write that vcrpy was not asked about.
 
     While vcrpy makes a connection, it takes its patches out of the whole process (vcrpy #849), so
     what another thread sends then passes it.
     """
-    was_asked = getattr(_asked, "is_answered", False)
-    _asked.is_answered = False
-    library = type(connection).__module__.partition(".")[0]
-    if _is_write(method) and not was_asked and library in _LED_BY_VCRPY:
-        raise _refusal(method)
+    was_asked = getattr(_asked, "method", None) == method
+    _asked.method = None
+    if not was_asked:
+        _refuse_write(method)
+
+
+def _put_request_if_asked(connection: Any, method: str, *args: Any, **options: Any) -> None:
+    """Begin a real request of `http.client` and of what is built on it."""
+    if type(connection).__module__.partition(".")[0] in _LED_BY_VCRPY:
+        _refuse_unasked(method)
     _put_request(connection, method, *args, **options)
 
 
-def _is_write(method: str) -> bool:
-    return method.upper() not in SAFE_METHODS
+def _if_asked(send: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a method of httpx's connections that sends what vcrpy was asked about."""
+
+    def send_if_asked(connections: Any, request: Any) -> Any:
+        _refuse_unasked(request.method.decode())
+        return send(connections, request)
+
+    return send_if_asked
 
 
-def _refusal(method: str) -> WriteRefusedError:
-    return WriteRefusedError(
-        f"{method} would change something at the live service, and nothing was sent.",
-        "Run pytest --directmail-allow-writes, or give vcr_settings(allow_writes=True).",
-    )
+def _refuse_write(method: str) -> None:
+    if method.upper() not in SAFE_METHODS:
+        raise WriteRefusedError(
+            f"{method} would change something at the live service, and nothing was sent.",
+            "Run pytest --directmail-allow-writes, or give vcr_settings(allow_writes=True).",
+        )
 
 
+_POOL = httpcore.ConnectionPool
+_ASYNC_POOL = httpcore.AsyncConnectionPool
 _GUARDS = (
     (Cassette, "can_play_response_for", _can_play_or_may_send),
     (_HTTPConnection, "putrequest", _put_request_if_asked),
+    (_POOL, "handle_request", _if_asked(_POOL.handle_request)),
+    (_ASYNC_POOL, "handle_async_request", _if_asked(_ASYNC_POOL.handle_async_request)),
 )

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from cassette_samples import BASE_URL, answered, get, opened, post
 from client_service import KEY, ClientService
 from key_search import traces
 from vcr.errors import CannotOverwriteExistingCassetteException
+from vcr.patch import force_reset
 from vcr.persisters.filesystem import FilesystemPersister
 from vcr.serializers import yamlserializer
 
@@ -251,7 +253,8 @@ def test_a_body_of_aiohttp_of_any_kind_is_recorded_without_the_key(service, tmp_
     assert len(read_cassette(path)) == 4
 
 
-def test_a_suites_own_settings_stay(service, tmp_path):
+@pytest.mark.parametrize("name", ["before_record_request", "before_record"])
+def test_a_suites_own_settings_stay(service, tmp_path, name):
     """Its filters run first, as one function or as several; what they return is redacted."""
     path = tmp_path / "own.yaml"
 
@@ -263,7 +266,7 @@ def test_a_suites_own_settings_stay(service, tmp_path):
         return None if response["status"]["code"] == 404 else response
 
     settings = vcr_settings(
-        before_record_request=add,
+        **{name: add},
         before_record_response=[leave_out],
         filter_headers=["X-Trace"],
         ignore_hosts=["localhost"],
@@ -312,6 +315,27 @@ def test_threads_send_no_write(send, service, tmp_path):
     assert service.received == []
 
 
+def test_a_write_is_refused_while_vcrpy_makes_a_connection(send, service, tmp_path):
+    """For that, it takes its patches out of the process, so it is not asked in other threads.
+
+    That it was asked about an earlier write, which was sent or not recorded, changes nothing.
+    """
+    write = "POST", f"{service.base_url}/v1/rows", {"a": 1}
+
+    def tape(**options: Any) -> Any:
+        return vcr.VCR(**vcr_settings(**options)).use_cassette(str(tmp_path / "tape.yaml"))
+
+    for earlier in ({"ignore_localhost": True}, {"record_mode": "none"}):
+        with tape(**earlier), suppress(CannotOverwriteExistingCassetteException):
+            send(*write)
+        with tape(record_mode="all"), force_reset():
+            with pytest.raises(WriteRefusedError):
+                send(*write)
+            send("GET", f"{service.base_url}/v1/users/me")
+
+    assert service.counts == {"POST /v1/rows": 1, "GET /v1/users/me": 2}
+
+
 @pytest.mark.parametrize("mode", ["none", "once", "new_episodes"])
 def test_a_write_that_is_replayed_is_free(send, service, tmp_path, mode):
     """Another write beside it is refused."""
@@ -335,8 +359,10 @@ class OwnConnection(http.client.HTTPConnection):
 def test_only_what_vcrpy_would_record_is_refused(service, tmp_path):
     """Another cassette, a host that the suite ignores, and a connection of its own are not."""
     url = f"{service.base_url}/v1/rows"
-    with vcr.VCR(**vcr_settings(ignore_localhost=True)).use_cassette(str(tmp_path / "a.yaml")):
-        assert by_requests("POST", url)[0] == 201
+    for mode in ("once", "none"):
+        settings = vcr_settings(ignore_localhost=True, record_mode=mode)
+        with vcr.VCR(**settings).use_cassette(str(tmp_path / "a.yaml")):
+            assert by_requests("POST", url)[0] == by_httpx("POST", url)[0] == 201
     with vcr.VCR(**vcr_settings()).use_cassette(str(tmp_path / "b.yaml")):
         connection = OwnConnection(urlsplit(url).netloc)
         connection.request("POST", "/v1/rows")
@@ -423,4 +449,4 @@ def test_the_settings_need_no_pytest():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
-    assert (ran.stdout.strip(), ran.stderr) == ("2", "")
+    assert (ran.stdout.strip(), ran.stderr) == ("4", "")
