@@ -27,6 +27,7 @@ from .errors import WriteRefusedError
 from .exchange.values import SAFE_METHODS, Interaction, Request
 from .redaction import Redactor
 
+_save = Cassette._save
 _ESCAPED_PLACEHOLDER = re.compile("%3C(API_KEY|REDACTED)%3E", re.IGNORECASE)
 
 with suppress(ImportError):  # vcrpy needs no pytest
@@ -65,14 +66,14 @@ def vcr_settings(
             redact += tuple(ini_settings(config).get("redact", ()))
             allow_writes = allow_writes or config.getoption(WRITES_OPTION)
     own_request_filters = own.get("before_record_request") or own.get("before_record")
-    clean_request, clean_response = _filters(Redactor(redact=redact))
+    clean_request, clean_response, save = _filters(Redactor(redact=redact))
     patches = () if allow_writes else _GUARDS
     return {
         "decode_compressed_response": True,
         **own,
         "before_record_request": [*_listed(own_request_filters), clean_request],
         "before_record_response": [*_listed(own.get("before_record_response")), clean_response],
-        "custom_patches": (*own.get("custom_patches", ()), *patches),
+        "custom_patches": (*own.get("custom_patches", ()), (Cassette, "_save", save), *patches),
     }
 
 
@@ -83,8 +84,8 @@ def _listed(filters: Any) -> list[Callable[..., Any]]:
     return [filters] if callable(filters) else list(filters)
 
 
-def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return vcrpy's two filters, for all that it sends, plays, loads or records.
+def _filters(redactor: Redactor) -> tuple[Callable[..., Any], ...]:
+    """Return vcrpy's two filters, for all that it sends, plays, loads or records, and its `_save`.
 
     They are functions, because pytest-recording copies its settings and a redactor has no copy.
     """
@@ -100,7 +101,16 @@ def _filters(redactor: Redactor) -> tuple[Callable[..., Any], Callable[..., Any]
         received = Interaction(Request("GET", "/"), response_of_vcr({"response": response}))
         return vcr_response(redactor.interaction(received).response)
 
-    return clean_request, clean_response
+    def save(cassette: Any, **options: Any) -> None:
+        # A later message may have named a credential. vcrpy finds a response by its address, which
+        # stays as it was sent.
+        for request, response in cassette.data if cassette.dirty else ():
+            cleaned = clean_request(request)
+            request.body, request.headers = cleaned.body, cleaned.headers
+            response.update(clean_response(response))
+        _save(cassette, **options)
+
+    return clean_request, clean_response, save
 
 
 # -- writes ----------------------------------------------------------------------------------------

@@ -207,6 +207,27 @@ def test_no_credential_that_a_client_sends_or_gets_is_written(send, service, tmp
     assert len(read_cassette(path)) == 3
 
 
+def test_what_came_before_a_credential_was_named_is_written_without_it(send, service, tmp_path):
+    """A service returned it under a name of its own, and a form sent it. Both still replay."""
+    path = tmp_path / "named.yaml"
+    settings = vcr_settings(allow_writes=True)
+
+    def flow() -> list[bytes]:
+        return [
+            send("POST", f"{service.base_url}/v1/echo", {"phrase": UNKNOWN})[1],
+            send("GET", f"{service.base_url}/v1/echo", Authorization=f"Bearer {UNKNOWN}")[1],
+        ]
+
+    with vcr.VCR(**settings).use_cassette(str(path), record_mode="all"):
+        sent = flow()
+    assert UNKNOWN not in path.read_text()
+    with vcr.VCR(**settings).use_cassette(str(path), record_mode="none"):
+        played = flow()
+
+    assert UNKNOWN.encode() in sent[0]
+    assert b"<REDACTED>" in played[0]
+
+
 def test_credentials_that_are_replaced_replay_with_other_ones(send, service, tmp_path):
     """Both sides are redacted before vcrpy compares them, so another person's token finds it."""
     path = tmp_path / "others.yaml"
