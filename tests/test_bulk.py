@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Any
 
@@ -132,6 +133,22 @@ def test_after_an_interrupt_nothing_more_is_sent(pace, most):
 
         assert service.requests.total() <= most
         assert [type(each) for each in got].count(dm.DirectMailLabError) >= 50
+
+
+def test_after_an_interrupt_while_they_are_started_no_other_one_is_sent(account, monkeypatch):
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, send, positions):
+            if positions == [10]:
+                raise KeyboardInterrupt
+            return super().submit(send, positions)
+
+    monkeypatch.setattr("directmail_lab.sessions.pages.ThreadPoolExecutor", Interrupted)
+    session_of(account, pace="off")
+    with pytest.warns(UserWarning, match="requests failed"):
+        got = dm.get_many(["/v1/users/me"] * 500, concurrency=1)
+
+    assert len(got) == 500
+    assert account.requests.total() <= 10
 
 
 def test_a_row_of_a_table_is_sent_as_json(account):

@@ -58,8 +58,8 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
                 results[position] = without_traceback(error) if is_deliberate(error) else error
 
     pool = ThreadPoolExecutor(concurrency)
-    waiting = {pool.submit(send_each, group) for group in groups.values()}
     try:
+        waiting = {pool.submit(send_each, group) for group in groups.values()}
         with ProgressBar(len(waiting), desc="GET", unit="request") as bar:
             while waiting:
                 # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.
