@@ -122,13 +122,15 @@ def test_an_interrupt_keeps_the_responses_received_so_far(items):
 @pytest.mark.parametrize(("pace", "most"), [("burst", 2), ("off", 450)])
 def test_after_an_interrupt_nothing_more_is_sent(pace, most):
     """Requests that wait for the allowance stop waiting, and no new one starts."""
+    before = set(threading.enumerate())  # Dask's pool, too, which never ends
     with stand_in(limit=2, window_s=1.0, limits={}) as service:
         with (
             interrupted_after(2, session_of(service, pace=pace, retry=False)),
             pytest.warns(UserWarning, match="of 500 requests failed"),
         ):
             got = dm.get_many(["/v1/users/me"] * 500, concurrency=3)
-        while any(thread.name.startswith("ThreadPool") for thread in threading.enumerate()):
+        started = [each for each in threading.enumerate() if each not in before]
+        while any(each.is_alive() for each in started if each.name.startswith("ThreadPool")):
             time.sleep(0.01)  # a thread that was interrupted while starting cannot be joined
 
         assert service.requests.total() <= most
