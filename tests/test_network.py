@@ -56,6 +56,29 @@ def writing(service: FaultyService) -> Iterator[Session]:
         yield opened
 
 
+def test_what_a_recording_has_in_place_of_a_credential_is_not_sent(writing, service):
+    """A kept login gives a cookie and a token of this kind. Other cookies are sent."""
+    token = "hY5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
+    cookies = ["a=1; Path=/", f"b={token}; Path=/"]
+    fault = service.fault(body=json.dumps({"token": token}), headers={"Set-Cookie": cookies})
+    with fault, writing.record("login"):
+        writing.post("/v1/login")
+    with writing.replay("login"):
+        played = writing.post("/v1/login").json()["token"]
+    writing.client.cookies.set("c", "2")
+    sent = writing.get("/v1/users/me").request.headers.get("cookie")
+    before = service.requests.total()
+    for options in ({"params": {"t": played}}, {"headers": {"X-Session": played}}):
+        with pytest.raises(dm.errors.CredentialError, match=r"<REDACTED>.*returns the credential"):
+            writing.get("/v1/lists", **options)
+        with pytest.raises(dm.errors.CredentialError, match="The POST was not sent"):
+            writing.post("/v1/letters", if_sent="keep", **options)
+
+    assert played == "<REDACTED>"
+    assert sent == "c=2"
+    assert service.requests.total() == before
+
+
 @pytest.mark.parametrize(
     "override",
     [

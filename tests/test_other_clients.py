@@ -470,4 +470,4 @@ def test_the_settings_need_no_pytest():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
-    assert (ran.stdout.strip(), ran.stderr) == ("4", "")
+    assert (ran.stdout.strip(), ran.stderr) == ("5", "")

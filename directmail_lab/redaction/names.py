@@ -27,7 +27,7 @@ _CREDENTIALS = """
     amz_signature goog_signature oauth_signature
 """
 # Their values are credentials if they are long and random: "key": "color" is none.
-_IF_RANDOM = "token auth session sig signature assertion"
+_IF_RANDOM = "token bearer auth session sig signature assertion"
 # A longer name that ends with "key" is often public: idempotency_key, sort_key.
 _ALONE_IF_RANDOM = "key x_key"
 # What a token is for, if it is no credential: next_page_token, X-CSRF-Token.

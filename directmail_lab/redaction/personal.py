@@ -278,15 +278,20 @@ def count_personal(bodies: Iterable[str], texts: Iterable[str] = ()) -> dict[str
 def personal_notice(counts: dict[str, int], cassette: str, *, searched: int | None = None) -> str:
     """Return a line that says what personal data a recording contains, and how to redact it.
 
-    It is empty if there is none. ``searched`` is the number of interactions that were searched, if
-    that is not all.
+    It is empty if all were searched and have none. ``searched`` is the number of interactions that
+    were searched, if that is not all.
 
     >>> personal_notice({"e-mail address": 2, "telephone number": 1}, "tour")
     "Cassette 'tour' contains 2 e-mail addresses, 1 telephone number. Before you share it: \
 directmail-lab cassette redact tour --redact personal, or record it with redact=['personal']."
     """
-    if not counts:
+    if not counts and searched is None:
         return ""
+    if not counts:
+        return (
+            f"Only {searched:,} of the interactions of cassette {cassette!r} were searched for "
+            f"personal data. To search all: directmail-lab cassette audit {shell_word(cassette)}."
+        )
     contents = ", ".join(plural(count, kind) for kind, count in counts.items())
     if searched is not None:
         contents += f" in the {searched:,} of its interactions that were searched"

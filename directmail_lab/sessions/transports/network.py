@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from ...credentials import HEADER, header_value
 from ...errors import (
     AddressError,
+    CredentialError,
     NotConnectedError,
     OutcomeUnknownError,
     WriteRefusedError,
 )
 from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url
 from ...exchange.operations import operation_of
+from ...redaction.key import REDACTED
 from ...settings import is_loopback, origin_of
 from ...tracebacks import hide_frames
 from .connections import Connections, proxy_for
@@ -115,6 +118,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
             )
+        texts = [url.raw_path, *(value for _, value in request.headers.raw)]
+        if any(b"REDACTED" in text for text in texts):
+            _refuse_redacted(request)
         if is_write(request):
             self._refuse_write(request, call.sent)
             if call.before_sending is not None:
@@ -149,6 +155,23 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 "A write is never sent twice.",
                 "Send it to the other address (often the same one with a slash at its end), or get "
                 "the response without follow_redirects.",
+            )
+
+
+def _refuse_redacted(request: httpx.Request) -> None:
+    """Refuse a request with what a recording has in place of a credential; drop such cookies."""
+    pairs = request.headers.pop("Cookie", "").split("; ")
+    cookies = "; ".join(pair for pair in pairs if REDACTED not in pair)
+    if cookies:
+        request.headers["Cookie"] = cookies
+    texts = {"address": unquote(str(request.url)), **request.headers}
+    for place, text in texts.items():
+        if REDACTED in text:
+            raise CredentialError(
+                f"The {request.method} was not sent: its {place} contains {REDACTED}, which a "
+                "recording has in place of a credential.",
+                "Send the request again that returns the credential; if that is a write, with "
+                'if_sent="send".',
             )
 
 
