@@ -1,11 +1,9 @@
-"""The modes of a session, as statements, blocks and decorators, and their options."""
+"""The modes of a session, as statements and blocks, and their options."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -21,27 +19,6 @@ from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session, bind_to_test, key_of
 
 TOUR = Path("cassettes/tour.yaml")
-
-
-def test_a_mode_decorates_a_function(live):
-    @live.record("tour")
-    def ask(path: str) -> str:
-        """Ask."""
-        live.get(path)
-        return live.mode
-
-    @live.record("tour")
-    async def ask_async() -> str:
-        await live.async_client.get("/v1/letters")
-        return live.mode
-
-    modes = [live.mode, ask("/v1/users/me"), live.mode, ask("/v1/lists"), asyncio.run(ask_async())]
-
-    assert [*modes, live.mode] == ["live", "record", "live", "record", "record", "live"]
-    assert ask.__doc__ == "Ask."
-    assert [each.request.uri.removeprefix(live.base_url) for each in read_cassette(TOUR)] == [
-        *("/v1/users/me", "/v1/lists", "/v1/letters")
-    ]
 
 
 def test_a_replayed_response_is_read_as_a_sent_one_is(live):
@@ -71,59 +48,6 @@ def test_the_body_of_a_replayed_stream_is_not_there_before_it_is_read(live):
         parts = list(response.iter_raw())
 
     assert b"".join(parts).startswith(b"{")
-
-
-def test_a_mode_refuses_to_decorate_a_generator(live):
-    """It would run live: its body runs after the call has returned."""
-
-    def yields() -> Iterator[int]:
-        yield 1
-
-    async def yields_later() -> AsyncIterator[int]:
-        yield 1
-
-    for function in (yields, yields_later):
-        with pytest.raises(ValueError, match="Use the mode in its body"):
-            live.live()(function)
-
-
-def test_a_decorator_acts_on_the_session_that_is_current_at_the_call(service):
-    """The function may be decorated before any session is open."""
-
-    @dm.replay("first-look")
-    def ask() -> tuple[str, int]:
-        return dm.session().mode, len(dm.me())
-
-    live = dm.connect(service.base_url, service.api_key)
-
-    assert ask() == ("replay", 1)
-    assert dm.session() is live
-    assert live.mode == "live"
-
-
-def test_concurrent_calls_of_a_decorated_function_share_the_mode(live, service):
-    """The first call that ends must not end the mode of the others: a replay would go live."""
-
-    async def ask(turn: int) -> None:
-        await asyncio.sleep(turn / 100)
-        await live.me_async()
-
-    async def ask_three_times(decorated: Any) -> None:
-        await asyncio.gather(*map(decorated, range(3)))
-
-    asyncio.run(ask_three_times(live.record("tour")(ask)))
-    asyncio.run(ask_three_times(live.replay("tour")(ask)))
-
-    assert live.mode == "live"
-    assert service.requests.total() == len(read_cassette(TOUR)) == 3
-
-
-def test_a_re_recording_decorator_keeps_the_old_cassette_until_the_first_call(live):
-    with live.record("tour"):
-        live.me()
-    live.record("tour", record_mode="all")(live.me)
-
-    assert len(read_cassette(TOUR)) == 1
 
 
 def test_the_repr_of_a_mode_shows_its_file(live):
@@ -248,22 +172,16 @@ def test_without_a_key_the_recording_is_replayed_and_a_line_says_so(
 ):
     before, sent = recorded.read_bytes(), service.requests.total()
 
-    def ask() -> str:
-        return str(dm.me()["name"].item())
-
     dm.record("tour", record_mode=mode)
-    names = [ask()]
+    names = [dm.me()["name"].item()]
     with dm.record("tour", record_mode=mode):
-        names.append(ask())
-    statement_and_block = capsys.readouterr().err
-    decorated = dm.record(TOUR, record_mode=mode)(ask)
-    names += [decorated(), decorated()]
+        names.append(dm.me()["name"].item())
     line = (
         f"Warning: no key, so this is a replay of 'tour', recorded on {day_of(recorded)} "
         "(2 interactions). Sign in to record again.\n"
     )
 
-    assert (statement_and_block, capsys.readouterr().err) == (2 * line, line)
+    assert capsys.readouterr().err == 2 * line
     assert set(names) == {"Stand-in User"}
     assert (recorded.read_bytes(), service.requests.total()) == (before, sent)
 

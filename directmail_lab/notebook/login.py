@@ -277,7 +277,7 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     notes = []  # the sign-in itself succeeded
     if waiting is not None:
         try:
-            waiting.enter_again()
+            waiting()
             notes.append("The cells below replayed what was recorded: run them again.")
         except errors.CassetteError as error:
             notes.append(f"Nothing is recorded. {error}")

@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -36,7 +36,6 @@ from ..settings import (
 )
 from ..tracebacks import hide_frames
 from .session import (
-    Entered,
     ModeChange,
     Session,
     SessionOptions,
@@ -63,7 +62,7 @@ class _Current:
         self.session: Session | None = None
         self.callbacks: dict[object, Callable[[], object]] = {}
         self.asked: dict[str, Any] = {}
-        self.without_key: ModeChange | None = None
+        self.without_key: tuple[ModeChange, Callable[[], ModeChange]] | None = None
         self.has_failed = False
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -273,30 +272,23 @@ request = _of_current(Session.request)
 
 
 @_like(Session.live)
+@_changing(mode=True)
 def live() -> ModeChange:
-    @_changing(mode=True)
-    def enter() -> Entered:
-        return session().live().entered
-
-    return ModeChange(enter)
+    return session().live()
 
 
 @_like(Session.replay)
+@_changing(mode=True)
 def replay(cassette: str | Path, **options: Any) -> ModeChange:
-    @_changing(mode=True)
-    def enter() -> Entered:
-        opened = _current.session
-        if opened is None:
-            opened = replaying_session(cassette)
-        entered = opened.replay(cassette, **options).entered
-        if opened is not _current.session:
-            make_current(opened)
-        return entered
-
-    return ModeChange(enter)
+    opened = _current.session or replaying_session(cassette)
+    change = opened.replay(cassette, **options)
+    if opened is not _current.session:
+        make_current(opened)
+    return change
 
 
 @_like(Session.record)
+@_changing(mode=True)
 def record(
     cassette: str | Path,
     *,
@@ -304,40 +296,30 @@ def record(
     live: bool = False,
     **options: Any,
 ) -> ModeChange:
-    has_said = False  # once is enough for a decorated function
-
-    @_changing(mode=True)
-    def enter() -> Entered:
-        nonlocal has_said
-        asked = variable(LIVE_VARIABLE)
-        is_live = live if asked is None else asked != "0"
-        if record_mode == "none" or _connect_with_key():
-            return _record(session(), cassette, record_mode=record_mode, live=is_live, **options)
-        if is_live:
-            raise NotConnectedError(
-                "There is no key, and this run must be live.",
-                f"Sign in, or set {API_KEY_VARIABLE}. To replay as a reader: "
-                f"{LIVE_VARIABLE}=0 in the environment.",
-            )
-        entered, replay = _replay_in_place(cassette, {**options})
-        if not has_said and asked is not None:  # as `share` runs a notebook for its readers
-            sys.stdout.write(f"This is {replay}.\n")
-        elif not has_said:
-            line = f"Warning: no key, so this is {replay}. Sign in to record again.\n"
-            sys.stderr.write(line)
-        has_said = True
-        return entered
-
-    change = ModeChange(enter)
-    if has_said:
-        _current.without_key = change
+    asked = variable(LIVE_VARIABLE)
+    is_live = live if asked is None else asked != "0"
+    if record_mode == "none" or _connect_with_key():
+        return _record(session(), cassette, record_mode=record_mode, live=is_live, **options)
+    if is_live:
+        raise NotConnectedError(
+            "There is no key, and this run must be live.",
+            f"Sign in, or set {API_KEY_VARIABLE}. To replay as a reader: "
+            f"{LIVE_VARIABLE}=0 in the environment.",
+        )
+    change, replay = _replay_in_place(cassette, {**options})
+    if asked is not None:  # as `share` runs a notebook for its readers
+        sys.stdout.write(f"This is {replay}.\n")
+    else:
+        sys.stderr.write(f"Warning: no key, so this is {replay}. Sign in to record again.\n")
+    again = partial(record, cassette, record_mode=record_mode, live=live, **options)
+    _current.without_key = change, again
     return change
 
 
-def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered:
+def _record(opened: Session, cassette: str | Path, **options: Any) -> ModeChange:
     """Record in a session. An earlier current session stops recording the same cassette."""
     try:
-        return opened.record(cassette, **options).entered
+        return opened.record(cassette, **options)
     except CassetteInUseError:
         path = new_cassette_path(cassette, opened._folders)
         is_own = False
@@ -348,10 +330,10 @@ def _record(opened: Session, cassette: str | Path, **options: Any) -> Entered:
                 is_own = True
         if not is_own:
             raise
-        return opened.record(cassette, **options).entered
+        return opened.record(cassette, **options)
 
 
-def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Entered, str]:
+def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[ModeChange, str]:
     """Replay the file that a recording with a key would write; also return words that say so.
 
     A replayed write warns that nothing was sent. A request that is not in the cassette raises
@@ -372,13 +354,13 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Ent
 
     opened = _current.session or replaying_session(path)
     policy = Policy(warns_of_writes=True, on_unmatched=advise)
-    entered = open_recording(opened, path, record_mode="none", policy=policy, **options).entered
+    change = open_recording(opened, path, record_mode="none", policy=policy, **options)
     played = open_cassette(opened)
     assert played is not None, "the session has just opened it"
     make_current(opened)
     count = plural(len(played), "interaction")
     recorded = f"{played.name!r}{opened.recording.recorded_note}"
-    return entered, f"a replay of {recorded} ({count})"
+    return change, f"a replay of {recorded} ({count})"
 
 
 def replaying_session(cassette: str | Path | FileRecording) -> Session:
@@ -391,15 +373,15 @@ def replaying_session(cassette: str | Path | FileRecording) -> Session:
     return Session(NO_ADDRESS)
 
 
-def record_without_key() -> ModeChange | None:
-    """Return what `record` entered without a key, if the current session is still in that mode.
+def record_without_key() -> Callable[[], ModeChange] | None:
+    """Return the call of `record` that replays without a key, if its mode is still on.
 
-    With a key, ``enter_again()`` records.
+    With a key, the call records.
     """
-    change = _current.without_key
-    if change is None or change.entered.session is not _current.session:
+    if _current.without_key is None:
         return None
-    return change if change.is_on() else None
+    change, again = _current.without_key
+    return again if change.session is _current.session and change.is_on() else None
 
 
 def _connect_with_key() -> bool:

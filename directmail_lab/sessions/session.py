@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import time
 import weakref
 from collections.abc import (
-    AsyncIterator,
     Callable,
     Collection,
     Iterable,
@@ -16,10 +14,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, TypeVar, get_args
 
 from ..arguments import (
     IfSent,
@@ -82,89 +79,28 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 _NOTHING_SENT = RefusingTransport("This session only replays.")
 
 
-class Entered(NamedTuple):
-    """The mode that a session has entered, and its previous mode."""
-
-    session: Session
-    previous: Mode
-    mode: Mode
-
-
 class ModeChange:
-    """A mode that a session has entered; the end of its ``with`` block restores the previous one.
+    """A mode that a session has entered; the end of a ``with`` block restores the previous one."""
 
-    As a decorator, it enters the mode for each call of the function, which may be async. Concurrent
-    calls share the mode, which ends when the last of them ends.
-
-    Parameters
-    ----------
-    enter
-        The function that enters the mode. A decorator calls it again for each call.
-
-    Attributes
-    ----------
-    entered
-        What ``enter`` returned.
-    """
-
-    def __init__(self, enter: Callable[[], Entered]) -> None:
-        self._enter = enter
-        self.entered = enter()
+    def __init__(self, session: Session, previous: Mode, mode: Mode) -> None:
+        self.session = session
+        self._previous = previous
+        self._mode = mode
 
     def __enter__(self) -> Session:
-        cassette = self.entered.mode.cassette
-        if cassette is not None:
-            cassette.continue_run()  # only a statement begins a new run
-        return self.entered.session
+        if self._mode.cassette is not None:
+            self._mode.cassette.continue_run()  # only a statement begins a new run
+        return self.session
 
     def __exit__(self, *_: object) -> None:
-        self.entered.session._transport.enter(self.entered.previous)
-
-    def enter_again(self) -> None:
-        """Enter the mode as if this were the call that entered it first."""
-        self.entered = self._enter()
+        self.session._transport.enter(self._previous)
 
     def is_on(self) -> bool:
         """Return whether the session is still in this mode."""
-        return self.entered.session._transport.mode is self.entered.mode
-
-    def __call__(self, function: _F) -> _F:
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise argument_error(
-                f"{function.__name__} yields, so it would run after the mode has ended. Use the "
-                'mode in its body, as in: with replay("tour"): …'
-            )
-        with self:  # between calls, the session is in its previous mode
-            pass
-        lock = threading.Lock()
-        changes: list[ModeChange] = []  # an entry for each running call
-
-        @contextmanager
-        def mode_of_a_call() -> Iterator[None]:
-            with lock:
-                is_on = bool(changes) and changes[-1].is_on()
-                change = changes[-1] if is_on else ModeChange(self._enter)
-                change.__enter__()
-                changes.append(change)
-            try:
-                yield
-            finally:
-                with lock:
-                    changes.remove(change)
-                    if change not in changes:
-                        change.__exit__()
-
-        @asynccontextmanager
-        async def mode_of_an_async_call() -> AsyncIterator[None]:
-            with mode_of_a_call():
-                yield
-
-        if inspect.iscoroutinefunction(function):
-            return mode_of_an_async_call()(function)
-        return mode_of_a_call()(function)
+        return self.session._transport.mode is self._mode
 
     def __repr__(self) -> str:
-        mode = self.entered.mode
+        mode = self._mode
         cassette = mode.cassette
         if cassette is None:
             return f"Live at {mode.recording.base_url}"
@@ -307,7 +243,7 @@ class Session:
     def live(self) -> ModeChange:
         """Send every request to the service, and record nothing.
 
-        Like `record`, it is also a context manager and a decorator.
+        Like `record`, it is also a context manager.
 
         Raises
         ------
@@ -330,17 +266,17 @@ class Session:
     ) -> ModeChange:
         """Send each request, and record it to a cassette.
 
-        The mode lasts until you change it again. As a context manager or a
-        decorator, it lasts until the end of the block or the call.
+        The mode lasts until you change it again. As a context manager, it lasts
+        until the end of the block.
 
         A new response replaces the responses of earlier runs to the same
         request; the other interactions stay. A run is what one process records
         to one cassette. ``record(…)`` as a statement begins a new one, while a
-        ``with`` block or a decorated call continues it. Whoever reads the
-        cassette meanwhile gets the new responses in place of the old ones, also
-        if the kernel is killed. A response with status 401, 403, 429 or 5xx
-        does not replace a success: it is replayed only while there is no other
-        response to its request.
+        ``with`` block continues it. Whoever reads the cassette meanwhile gets
+        the new responses in place of the old ones, also if the kernel is
+        killed. A response with status 401, 403, 429 or 5xx does not replace a
+        success: it is replayed only while there is no other response to its
+        request.
 
         The parts of a response reach you as they come, and the interaction is
         in the cassette before you see its end. A body that you read only in
@@ -521,7 +457,7 @@ class Session:
     ) -> ModeChange:
         """Return the responses of a cassette, with no key and no network.
 
-        Like `record`, it is also a context manager and a decorator. If there is
+        Like `record`, it is also a context manager. If there is
         no current session, `directmail_lab.replay` opens one that can only
         replay.
 
@@ -596,11 +532,7 @@ class Session:
         return self._transport.mode.recording
 
     def _change(self, open_mode: Callable[[], Mode]) -> ModeChange:
-        def enter() -> Entered:
-            previous, mode = self._transport.change(open_mode)
-            return Entered(self, previous, mode)
-
-        return ModeChange(enter)
+        return ModeChange(self, *self._transport.change(open_mode))
 
     def _replaying(self, cassette: Cassette, factor: float = 0.0) -> Mode:
         file = cassette.recording()
