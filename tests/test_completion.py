@@ -67,10 +67,9 @@ def test_tab_completes_paths_and_cassettes(tab, text, offered):
     assert tab(text) == offered
 
 
-def test_tab_offers_the_paths_of_an_openapi_document():
-    """They need not have been seen. In an f-string, the name of an id is a variable."""
-    paths = {"/v1/lists/{list-id}/it's": {}, "/v1/lists": {}}
-    dm.connect("https://api.test", "key", openapi={"openapi": "3.1.0", "paths": paths})
+def test_tab_offers_the_templates_of_the_session():
+    """Their paths need not have been seen. In an f-string, the name of an id is a variable."""
+    dm.connect("https://api.test", "key", templates=["/v1/lists", "/v1/lists/{list_id}/it's"])
     context: Any = SimpleNamespace(text_until_cursor='dm.get("/v1/l')
     found = [each.text for each in complete(context)["completions"]]
 

@@ -69,8 +69,7 @@ def _cassettes(_: re.Match[str]) -> Iterable[str]:
 def _paths(_: re.Match[str]) -> Iterable[str]:
     """Return the paths that the current session or its cassette has seen, except those with 404.
 
-    Its templates follow, also those of an OpenAPI document, with the names of their ids. All are
-    percent-encoded as they are sent.
+    Its templates follow, with the names of their ids. All are percent-encoded as they are sent.
     """
     from ..sessions.current import current_session
     from ..sessions.session import open_cassette

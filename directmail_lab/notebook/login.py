@@ -73,9 +73,7 @@ def login(
     remember
         Keep the key in the operating system's keyring, and the address in a
         file, after the service has accepted them. `logout` removes both.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry
-        See `connect`.
-    templates, openapi
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
         See `connect`.
 
     Returns

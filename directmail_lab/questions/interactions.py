@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import pandas as pd
 
@@ -19,13 +19,9 @@ from .sources import (
     describe,
     frame_of_many,
     is_many,
-    named_document,
     named_paths,
     recording_of,
 )
-
-if TYPE_CHECKING:
-    from ..exchange.api_document import ApiDocument
 
 _DTYPES = {
     "at": "datetime64[us, UTC]",
@@ -93,9 +89,6 @@ def interactions(
         problem      string        why the response is not whole; else <NA>
         ============ ============= =============================================
 
-        If `connect` was given an OpenAPI document, a last column ``mismatch``
-        (string) says why the response is none that it describes; else <NA>.
-
         If a session did not keep a body, ``bytes`` and ``excerpt`` are <NA>. If
         a body was not recorded, ``bytes`` is <NA> and ``excerpt`` says so. For
         a folder or a list, the first column, ``recording``, names the cassette,
@@ -111,31 +104,20 @@ def interactions(
     """
     if number is not None:
         return view_of(recording_of(source), number)
-    document = named_document(source)
     if is_many(source):
-        frame = frame_of_many(source, lambda each: _frame(each, document))
+        frame = frame_of_many(source, _frame)
     else:
         recording = recording_of(source)
-        frame = _frame(recording, document)
+        frame = _frame(recording)
         frame.attrs.update(describe(recording), problem=recording.problem)
     operations = operations_of(frame["path"].unique(), named_paths(source))
     return frame.assign(operation=frame["path"].map(operations).astype("string"))
 
 
-def _frame(recording: Recording, document: ApiDocument | None) -> pd.DataFrame:
-    rows = []
-    mismatches: list[str | None] = []
-    for number, each in enumerate(recording, 1):
-        rows.append(_row(recording, number, each))
-        if document is not None:
-            is_known = recording.has_bodies(number)
-            path = recording.path_of(each.request)
-            mismatches.append(document.mismatch(path, each) if is_known else None)
+def _frame(recording: Recording) -> pd.DataFrame:
+    rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
-    frame = pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
-    if document is not None:
-        frame["mismatch"] = pd.array(mismatches, dtype="string")
-    return frame
+    return pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[object, ...]:

@@ -15,12 +15,10 @@ from ..cassettes.library import cassettes_in, is_folder
 from ..display import ProgressBar, plural, printable_line
 from ..errors import CassetteError, naming_what_is_missing
 from ..sessions.current import current_session, session
-from ..sessions.session import Session, document_of
+from ..sessions.session import Session
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..exchange.api_document import ApiDocument
 
 
 Source = str | Path | Session | None
@@ -209,12 +207,6 @@ def named_paths(source: object = None) -> Collection[str]:
     """Return the path templates of a session: of the source if it is one, else the current one."""
     chosen = source if isinstance(source, Session) else current_session()
     return () if chosen is None else chosen.templates
-
-
-def named_document(source: object = None) -> ApiDocument | None:
-    """Return the OpenAPI document of the same session, if that was given one."""
-    chosen = source if isinstance(source, Session) else current_session()
-    return None if chosen is None else document_of(chosen)
 
 
 def describe(recording: Recording) -> dict[str, Any]:

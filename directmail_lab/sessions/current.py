@@ -130,11 +130,6 @@ def connect(
         Templates of paths, such as ``["/v1/domains/{domain}"]``. Give one if
         `rate_limits` or `findings` mistakes a name in a path for an id, or an
         id for a name. Pacing does not use them.
-    openapi
-        An OpenAPI document of version 3: a file in YAML or JSON, or what
-        `openapi` returned. Its paths are templates, Tab offers them, and
-        `interactions` says which response the document does not describe. It
-        needs ``pip install "directmail-lab[openapi]"``.
 
     Raises
     ------
@@ -152,13 +147,6 @@ def connect(
     ...     session = dm.connect(service.base_url, service.api_key)
     ...     session.mode
     'live'
-    >>> document = dm.openapi("explore-an-unknown-api")
-    >>> with dm.stand_in() as service:
-    ...     address, key = service.base_url, service.api_key
-    ...     session = dm.connect(address, key, openapi=document)
-    ...     responses = dm.get("/v1/lists/lst_1"), dm.get("/v1/letters")
-    >>> dm.interactions()["mismatch"].tolist()
-    [<NA>, 'The document has no GET of this path.']
     """
     check_options("connect", options, SessionOptions.__annotations__)
     with _changing():

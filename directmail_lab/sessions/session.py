@@ -69,7 +69,6 @@ from .transports.writes import IF_SENT, shows_nothing
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..exchange.api_document import ApiDocument, OpenApi
     from ..readings.reading import Reading
     from ..readings.reset_unit import ResetUnit
     from .pages import Result
@@ -127,7 +126,6 @@ class SessionOptions(TypedDict, total=False):
     allow_writes: bool
     retry: bool
     templates: Collection[str]
-    openapi: OpenApi | None
 
 
 class Session:
@@ -145,9 +143,7 @@ class Session:
         path.
     api_key
         The API key, or None for a session that only replays.
-    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry
-        See `directmail_lab.connect`.
-    templates, openapi
+    timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
         See `directmail_lab.connect`.
 
     Attributes
@@ -155,7 +151,7 @@ class Session:
     base_url
         The base address, with its scheme and no slash at the end.
     templates
-        The templates, with those of the OpenAPI document.
+        The templates of paths.
     client, async_client
         An `httpx.Client` and an `httpx.AsyncClient`, with all that these can
         do. The session's mode decides whether a request is sent, recorded or
@@ -185,20 +181,12 @@ class Session:
         allow_writes: bool = False,
         retry: bool = True,
         templates: Collection[str] = (),
-        openapi: OpenApi | None = None,
     ) -> None:
         check_number("timeout_s", timeout_s, least=0.001, kind=Real)
         check_number("max_wait_s", max_wait_s, least=0, kind=Real)
         self._api_key = as_api_key(api_key)
         self.base_url = base_address(base_url, only_replays=self._api_key is None)
         self.templates = tuple(templates)
-        self._document: ApiDocument | None = None
-        if openapi is not None:
-            with naming_what_is_missing():
-                from ..exchange.api_document import ApiDocument
-
-            self._document = ApiDocument(openapi, self.base_url)
-            self.templates += self._document.templates
         for template in self.templates:
             pattern_of(template)  # raises an error if it is not a template
         self._url = parse_url(self.base_url)
@@ -1004,11 +992,6 @@ def allowances_of(session: Session) -> Allowances:
 def key_of(session: Session) -> ApiKey | None:
     """Return the key of a session, in an object that does not show it, or None."""
     return session._api_key
-
-
-def document_of(session: Session) -> ApiDocument | None:
-    """Return the OpenAPI document that a session was given, or None."""
-    return session._document
 
 
 def on_reading(session: Session, callback: Callable[[Reading], None]) -> Callable[[], object]:
