@@ -1,6 +1,8 @@
 """Sample requests, responses and cassettes for the tests."""
 
+import base64
 import gc
+import json
 import os
 import signal
 import sys
@@ -12,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from vcr.persisters.filesystem import FilesystemPersister
-from vcr.serializers import yamlserializer
+from vcr.serialize import serialize
+from vcr.serializers import jsonserializer, yamlserializer
 
 from directmail_lab.cassettes import Cassette, Policy, read_cassette
-from directmail_lab.cassettes.vcr_files import block_text
+from directmail_lab.cassettes.vcr_files import vcr_request, vcr_response
 from directmail_lab.exchange.values import Interaction, Request, Response
 
 BASE_URL = "https://api.example.test"
@@ -98,8 +101,40 @@ def theirs(
     path: Path | str, *interactions: Interaction, as_json: bool = False, **about: Any
 ) -> Path:
     """Write a cassette the way vcrpy does, and return its path."""
-    text = block_text(interactions, metadata=about, as_json=as_json)
+    cassette = {
+        "requests": [vcr_request(each.request) for each in interactions],
+        "responses": [vcr_response(each.response) for each in interactions],
+    }
+    serializer = jsonserializer if as_json else yamlserializer
+    data = serializer.deserialize(serialize(cassette, serializer))
+    for entry, each in zip(data["interactions"], interactions, strict=True):
+        if each.response.no_response:
+            entry["no_response"] = each.response.no_response
+    text = serializer.serialize({**data, "recording": about})
     Path(path).write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def har(path: Path | str, *interactions: Interaction) -> Path:
+    """Write a HAR file with these interactions, and return its path."""
+
+    def message(of: Request | Response) -> dict[str, Any]:
+        headers = [{"name": name, "value": value} for name, value in of.headers]
+        return {"headers": headers, "bodySize": len(of.body or b"")}
+
+    entries = []
+    for each in interactions:
+        request, response = each.request, each.response
+        sent = {"method": request.method, "url": request.uri, **message(request)}
+        if request.body:
+            sent["postData"] = {"mimeType": "", "text": request.body.decode()}
+        text = base64.b64encode(response.body).decode()
+        content = {"size": len(response.body), "text": text, "encoding": "base64"}
+        received = {"status": response.status, "statusText": response.reason, "content": content}
+        at = (each.recorded_at or NOON).isoformat()
+        received |= message(response)
+        entries.append({"startedDateTime": at, "time": 0, "request": sent, "response": received})
+    Path(path).write_text(json.dumps({"log": {"version": "1.2", "entries": entries}}))
     return Path(path)
 
 

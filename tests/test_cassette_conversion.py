@@ -1,4 +1,4 @@
-"""Rewritten cassettes: converted to another layout or HAR, redacted again, repaired."""
+"""Rewritten cassettes: converted from another layout or HAR, redacted again, repaired."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, recorded, theirs as written_by_vcrpy
-from hypothesis import given, strategies as st
+from cassette_samples import BASE_URL, answered, get, har, recorded, theirs as written_by_vcrpy
 from key_search import traces
 from typer.testing import CliRunner
 from vcr.persisters.filesystem import FilesystemPersister
-from vcr.serializers import jsonserializer, yamlserializer
+from vcr.serializers import yamlserializer
 
 import directmail_lab as dm
 from directmail_lab import credentials
 from directmail_lab.cassettes import Cassette, FileRecording, read_cassette
-from directmail_lab.cassettes.convert import convert, layout_of, redact, repair
-from directmail_lab.cassettes.har import har_text, read_har
+from directmail_lab.cassettes.convert import convert, redact, repair
+from directmail_lab.cassettes.har import read_har
 from directmail_lab.cli import app
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
@@ -31,7 +30,7 @@ from directmail_lab.errors import (
     CassetteInUseError,
     NotRecordedError,
 )
-from directmail_lab.exchange.values import Interaction, Request, Response
+from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import STAND_IN_KEY
 
@@ -42,8 +41,15 @@ if TYPE_CHECKING:
 # No rule recognizes this key by its shape, only by its place.
 KEY = "Wy5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
 BASIC = "Basic " + base64.b64encode(f"{KEY}:".encode()).decode()
-# The file suffix of each layout.
-ENDINGS = {"lines": ".yaml", "vcrpy": ".yml", "json": ".json", "har": ".har"}
+
+
+def in_layout(kind: str, *interactions: Interaction) -> Path:
+    """Write interactions in a layout: ours, vcrpy's YAML, JSON, or HAR."""
+    if kind == "lines":
+        return recorded("middle.yaml", *interactions)
+    if kind == "har":
+        return har("middle.har", *interactions)
+    return written_by_vcrpy(f"middle.{kind}", *interactions, as_json=kind == "json")
 
 
 @pytest.fixture
@@ -70,21 +76,17 @@ def contents(path: Path) -> list[tuple[str, str, Response]]:
     ]
 
 
-@pytest.mark.parametrize("to", ENDINGS)
-@pytest.mark.parametrize("via", ENDINGS)
-def test_a_conversion_there_and_back_loses_nothing(tour, to, via):
-    """No file contains the key."""
-    middle, end = Path(f"middle{ENDINGS[via]}"), Path(f"end{ENDINGS[to]}")
-    assert layout_of(end) == ("lines" if to == "vcrpy" else to)
-    convert(tour, middle, via)
-    convert(middle, end, to)
-    convert(end, Path("back.yaml"), "lines")
-    if to != "har":
-        serializer = jsonserializer if to == "json" else yamlserializer
-        assert len(FilesystemPersister.load_cassette(end, serializer)[0]) == 3
+@pytest.mark.parametrize("kind", ["lines", "yml", "json", "har"])
+def test_a_conversion_to_our_layout_loses_nothing(tour, kind):
+    """vcrpy loads it, and no file contains the key."""
+    middle = in_layout(kind, *read_cassette(tour))
+    converted = convert(middle, Path("ours.yaml"))
+    loaded = FilesystemPersister.load_cassette(Path("ours.yaml"), yamlserializer)[0]
 
-    assert contents(Path("back.yaml")) == contents(tour)
-    assert all(STAND_IN_KEY.encode() not in path.read_bytes() for path in (tour, middle, end))
+    assert converted == len(loaded) == 3
+    assert contents(Path("ours.yaml")) == contents(tour)
+    assert read_cassette(Path("ours.yaml")).layout == "lines"
+    assert all(STAND_IN_KEY.encode() not in path.read_bytes() for path in Path().rglob("*.*"))
 
 
 @pytest.fixture
@@ -95,9 +97,8 @@ def theirs() -> Path:
     return written_by_vcrpy("theirs.yml", *echoes, of=KEY)
 
 
-@pytest.mark.parametrize("to", ENDINGS)
 @pytest.mark.parametrize("known_by", ["header", "environment", "keyring"])
-def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(known_by, theirs, to, monkeypatch):
+def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(known_by, theirs, monkeypatch):
     """The key may be known from a header, or only on the machine that converts the cassette."""
     path = theirs
     if known_by != "header":
@@ -106,66 +107,65 @@ def test_a_key_that_is_known_is_removed_wherever_it_was_echoed(known_by, theirs,
         monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     if known_by == "keyring":
         monkeypatch.setattr(credentials, "remembered_api_key", {BASE_URL: ApiKey(KEY)}.get)
-    target = Path(f"end{ENDINGS[to]}")
+    target = Path("end.yaml")
     assert traces(path.read_bytes(), KEY) != []
-    convert(path, target, to)
+    convert(path, target)
     redact(path, ["personal"])
 
     assert traces(target.read_bytes(), KEY) == traces(path.read_bytes(), KEY) == []
 
 
-@pytest.mark.parametrize("to", ENDINGS)
-def test_a_key_that_redaction_misses_is_not_written(theirs, to, monkeypatch):
+def test_a_key_that_redaction_misses_is_not_written(theirs, monkeypatch):
     """The whole text is searched once more, and the file at the target is unchanged."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     monkeypatch.setattr(Redactor, "interaction", lambda _, interaction: interaction)
     monkeypatch.setattr(Redactor, "interactions", lambda _, interactions: list(interactions))
-    target = Path(f"end{ENDINGS[to]}")
+    target = Path("end.yaml")
     target.write_text("before")
     with pytest.raises(CassetteError, match="still contained the key after redaction"):
-        convert(theirs, target, to)
+        convert(theirs, target)
 
     assert target.read_text() == "before"
     assert list(Path().glob(".*")) in ([], [Path(f".{target.name}.lock")])
 
 
-@pytest.mark.parametrize("layout", ["lines", "json", "har"])
-def test_redacting_again_keeps_the_layout_that_the_suffix_names(tour, layout):
-    """Named fields become pseudonyms, and requests still match. HAR alone keeps no rules."""
-    file = Path(f"again{ENDINGS[layout]}")
-    convert(tour, file, layout_of(file))
-    changed = [redact(file, ["company.name", "personal"]) for _ in range(2)]
-    text = file.read_text(encoding="utf-8")
+def test_redacting_again_changes_nothing_more(tour):
+    """Named fields become pseudonyms, and requests still match."""
+    changed = [redact(tour, ["company.name", "personal"]) for _ in range(2)]
+    text = tour.read_text(encoding="utf-8")
 
     assert changed == [True, False]
     assert "Stand-in Company" not in text
     assert "stand-in@example.com" not in text
-    assert read_cassette(file).layout == layout
-    assert read_cassette(file).redact == (() if layout == "har" else ("company.name", "personal"))
-    with dm.replay(file):
+    assert read_cassette(tour).redact == ("company.name", "personal")
+    with dm.replay(tour):
         assert dm.get("/v1/lists", params={"page": "2"}).status_code == 200
 
 
-@pytest.mark.parametrize("to", ENDINGS)
-def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error(to):
+@pytest.mark.parametrize("kind", ["json", "har"])
+def test_a_file_that_is_not_yaml_is_converted_before_it_is_redacted(tour, kind):
+    """The old file still has what is to go, so the error says to delete it."""
+    theirs = in_layout(kind, *read_cassette(tour))
+    before = theirs.read_bytes()
+    said = CliRunner().invoke(app, ["cassette", "redact", theirs.name])
+
+    assert str(said.exception) == (
+        f"{theirs.name} is not YAML, so it cannot be redacted. Convert it, redact the new file, "
+        "and delete this one, which has what is to go: directmail-lab cassette convert "
+        f"{theirs.name} NAME.yaml."
+    )
+    assert theirs.read_bytes() == before
+
+
+def test_an_empty_cassette_is_converted_and_a_missing_file_is_an_error():
     """A HAR file without entries counts as empty. A missing file is named in the error."""
     Path("empty.yaml").touch()
-    target = Path(f"end{ENDINGS[to]}")
 
     for name in ("empty.yaml", str(written())):
-        assert convert(Path(name), target, to) == 0
-        assert convert(target, Path("back.yaml"), "lines") == 0
+        assert convert(Path(name), Path("back.yaml")) == 0
         assert read_cassette(Path("back.yaml")).problem is None
     with pytest.raises(CassetteError, match="nowhere"):
-        convert(Path("nowhere.yaml"), target, to)
-
-
-def test_converting_a_binary_body_to_vcrpys_json_is_an_error():
-    recorded("tour.yaml", answered(), answered(body=b"\xff"))
-    with pytest.raises(CassetteError, match="body is not text"):
-        convert(Path("tour.yaml"), Path("tour.json"), "json")
-
-    assert not Path("tour.json").exists()
+        convert(Path("nowhere.yaml"), Path("back.yaml"))
 
 
 def test_a_cassette_in_use_is_not_rewritten(live):
@@ -199,7 +199,7 @@ def test_a_vcrpy_interaction_takes_its_time_from_the_date_header(date, at):
 
 
 @pytest.mark.parametrize(
-    "rewrite", [lambda path: convert(path, path, "vcrpy"), lambda path: redact(path, ["name"])]
+    "rewrite", [lambda path: convert(path, path), lambda path: redact(path, ["name"])]
 )
 def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
     tmp_path, monkeypatch, rewrite
@@ -225,49 +225,6 @@ def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(
 # -- HAR ---------------------------------------------------------------------------------------
 
 
-tokens = st.text("abcdefghijklmnopqrstuvwxyzABC-XYZ0123456789", min_size=1, max_size=12)
-names = tokens.map("X-{}".format)
-types = st.sampled_from(["application/json", "text/html; charset=utf-16", "a;charset=x"])
-headers = st.builds(
-    lambda pairs, kind: (*pairs, ("Content-Type", kind)),
-    st.lists(st.tuples(names, st.text(max_size=20)), max_size=5).map(tuple),
-    types,
-)
-bodies = st.binary(max_size=60) | tokens.map(str.encode)
-exchanges = st.builds(
-    Interaction,
-    st.builds(
-        Request,
-        st.sampled_from(["GET", "POST"]),
-        tokens.map("https://api.test/v1/{0}?q={0}".format),
-        headers,
-        st.none() | bodies,
-    ),
-    st.builds(Response, st.integers(100, 599), tokens, headers, bodies),
-    st.none() | st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)),
-    st.none() | st.floats(0, 100),
-)
-
-
-@given(interactions=st.lists(exchanges, max_size=3))
-def test_a_har_round_trip_loses_nothing(interactions):
-    assert read_har(har_text(interactions).encode(), Path("a.har")) == (interactions, None)
-
-
-def test_the_document_has_every_field_that_the_specification_requires():
-    """Any HAR viewer must open it. Reading also accepts a byte order mark, as on Windows."""
-    assert read_har(b'\xef\xbb\xbf{"log": {"entries": []}}', Path("a.har")) == ([], None)
-    exchange = Interaction(Request("GET", "https://a.test/?a=1&b="), Response(200))
-    log = json.loads(har_text([exchange]))["log"]
-
-    entry = log["entries"][0]
-    assert {"version", "creator"} <= log.keys()
-    assert {"startedDateTime", "time", "request", "response", "cache", "timings"} <= entry.keys()
-    common = {"httpVersion", "cookies", "headers", "headersSize", "bodySize"}
-    assert common | {"method", "url", "queryString"} <= entry["request"].keys()
-    assert common | {"status", "statusText", "content", "redirectURL"} <= entry["response"].keys()
-
-
 # What Chromium saves of one request with a key and one blocked request.
 CHROMIUM = """{"log": {"version": "1.2", "creator": {"name": "WebInspector", "version": "537.36"},
 "pages": [], "entries": [{"_initiator": {"type": "other"},
@@ -282,10 +239,10 @@ CHROMIUM = """{"log": {"version": "1.2", "creator": {"name": "WebInspector", "ve
 
 
 def test_a_browsers_file_is_read_and_its_key_is_learned_and_removed():
-    """The redactor learns the key from the file's own Authorization header."""
+    """The redactor learns the key from the file's Authorization header. Windows adds a mark."""
     text = CHROMIUM.replace("KEY", KEY).replace("BASIC", BASIC)
-    Path("browser.har").write_text(text)
-    convert(Path("browser.har"), Path("tour.yaml"), "lines")
+    Path("browser.har").write_text(text, encoding="utf-8-sig")
+    convert(Path("browser.har"), Path("tour.yaml"))
     interactions = list(read_cassette(Path("tour.yaml")).interactions)
 
     assert traces(repr([astuple(each) for each in interactions]).encode(), KEY) == []

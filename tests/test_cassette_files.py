@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, opened, paths_in, recorded, theirs
+from cassette_samples import BASE_URL, answered, get, har, opened, paths_in, recorded, theirs
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
@@ -129,14 +129,16 @@ def test_a_path_is_the_file_itself(tmp_path):
     assert new_cassette_path(Path("here.yml")) == Path("here.yml")
     assert new_cassette_path("parts/one") == tmp_path / "cassettes" / "parts" / "one.yaml"
     for name in ("here.json", "here.HAR"):  # YAML lines in such a file would confuse other programs
-        with pytest.raises(CassetteError, match="cassette convert"):
+        with pytest.raises(CassetteError, match="A recording is YAML"):
             new_cassette_path(Path(name))
 
 
 @pytest.mark.parametrize("name", ["found/tour.har", "./found/tour.har", "../found/tour.har"])
 def test_the_text_of_a_path_is_that_file(tmp_path, monkeypatch, name):
     """A replay, a question and a command find the same file; HAR replays as a cassette does."""
-    convert(write(tmp_path / "tour.yaml"), file := tmp_path / "found" / "tour.har", "har")
+    interactions = read_cassette(write(tmp_path / "tour.yaml"))
+    (tmp_path / "found").mkdir()
+    file = har(tmp_path / "found" / "tour.har", *interactions)
     if name.startswith("../"):
         monkeypatch.chdir(file.parent)
 
@@ -304,7 +306,7 @@ def test_the_names_of_headers_that_aiohttp_recorded_as_objects_are_read(tmp_path
     )
 
     assert read_cassette(path).interaction(1).request.headers == (("Accept", "*/*"),)
-    convert(path, tmp_path / "plain.yaml", "lines")
+    convert(path, tmp_path / "plain.yaml")
     assert deserialize((tmp_path / "plain.yaml").read_text(), yamlserializer)
 
 

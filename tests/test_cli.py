@@ -18,7 +18,7 @@ import httpx
 import pytest
 import vcr
 import yaml
-from cassette_samples import answered, get, opened, recorded
+from cassette_samples import answered, get, har, opened, recorded
 from key_search import traces
 from tutorials import read, run
 from typer.testing import CliRunner
@@ -246,7 +246,6 @@ version: 1
         "cassette audit bare",
         "cassette redact bare --redact personal",
         "cassette repair bare",
-        "cassette convert bare bare.har",
         "cassette convert bare ours.yaml",
         "cassette page bare",
         "share tour.ipynb --no-run",
@@ -419,20 +418,18 @@ def test_repair_says_what_was_wrong(tour):
 
 
 @pytest.mark.usefixtures("tour")
-def test_convert_writes_another_layout():
-    """The suffix decides the layout unless ``--to`` names one. ``--force`` replaces a file."""
-    target = Path("tour.har")
-    done = cassette("convert", "tour", target)
+def test_convert_writes_our_layout_alone():
+    """``--force`` replaces a file."""
+    har("mine.har", *read_cassette(Path("cassettes/tour.yaml")))
+    done = cassette("convert", "./mine.har", "mine.yaml")
+    again = cassette("convert", "./mine.har", "mine.yaml", "--force")
 
-    assert "Wrote 4 interactions to tour.har.\n" in done.stdout
-    assert json.loads(target.read_text())["log"]["version"] == "1.2"
-    assert cassette("convert", "tour", target, "--force", "--to", "vcrpy").exit_code == 0
-    assert target.read_text().startswith("interactions:")
-
-    unknown = cassette("convert", "tour", "tour.xyz")
-
-    assert "tour.xyz does not say which layout to write. Name it" in str(unknown.exception)
-    assert not Path("tour.xyz").exists()
+    assert "Wrote 4 interactions to mine.yaml.\n" in done.stdout
+    assert (again.exit_code, read_cassette(Path("mine.yaml")).layout) == (0, "lines")
+    for name in ("tour.har", "tour.json"):
+        refused = cassette("convert", "tour", name)
+        assert str(refused.exception).startswith("A recording is YAML. Name it without .")
+        assert not Path(name).exists()
 
 
 def test_drift_exits_with_1_if_a_response_changed(account, live):
@@ -568,15 +565,18 @@ def test_the_audit_of_a_folder_has_a_line_for_each_finding():
 
 
 def test_redacting_a_folder_loses_no_response(suite, service):
-    """The secrets are gone, and directmail_lab and vcrpy replay as before. JSON stays JSON."""
+    """The secrets are gone, and directmail_lab and vcrpy replay as before; JSON is refused."""
     Path("suite/config.yaml").write_text("a: 1")
     Path("suite/as.json").rename("suite/as_json")
-    first, second = cassette("redact", "suite"), cassette("redact", "suite")
+    refused = cassette("redact", "suite")
+    Path("suite/as_json").unlink()
+    del suite["as.json"]
+    second = cassette("redact", "suite")
     again = cassette("audit", "suite", "--secrets")
-    Path("suite/as_json").rename("suite/as.json")
     service.close()
 
-    assert first.stdout.count("Changed suite/") == len(suite)
+    assert refused.stdout.count("Changed suite/") == len(suite)
+    assert str(refused.exception).startswith("suite/as_json is not YAML, so it cannot be redacted.")
     assert second.stdout == f"Nothing to change in {len(suite)} files.\n"
     assert again.exit_code == 0
     whole = b"".join(contents("suite").values())
@@ -607,7 +607,7 @@ def test_redacting_a_folder_leaves_what_is_outside_of_it_and_keeps_permissions(t
     changed = {name for name, data in contents("suite").items() if before[name] != data}
 
     assert "suite/address.yml is not a cassette" in str(done.exception)
-    assert changed == {f"suite/{name}" for name in ASKED} - {"suite/address.yml"}
+    assert changed == {f"suite/{name}" for name in ASKED} - {"suite/address.yml", "suite/as.json"}
     assert plain.stat().st_mode & 0o777 == 0o640
 
 

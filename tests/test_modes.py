@@ -227,7 +227,7 @@ def test_a_second_author_in_another_region_continues_the_recording(recorded, cap
 
     assert last == f"{region.base_url}/v1/lists"
     assert not any(each.startswith(region.base_url) for each in earlier)
-    convert(recorded, recorded, "lines")  # as `share` does
+    convert(recorded, recorded)  # as `share` does
     dm.record("tour")
     assert [len(dm.me()), dm.get("/v1/lists").status_code] == [1, 200]
     assert "(3 interactions)" in capsys.readouterr().err

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from cassette_samples import har
 from faulty_service import FaultyService
 
 import directmail_lab as dm
-from directmail_lab.cassettes.convert import convert
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.notebook.completion import complete
 
 PATHS = ("/v1/users/me", "/v1/lists", "/v1/lists", "/v1/nowhere")
@@ -44,7 +45,7 @@ def source_of(kind: str, session: dm.Session) -> Any:
         return None
     session.live()
     path = Path("cassettes/tour.yaml")
-    convert(path, Path("tour.har"), "har")
+    har("tour.har", *read_cassette(path))
     sources = {"name": "tour", "path": path, "text": str(path), "har": "tour.har"}
     sources |= {"folder": path.parent, "list": ["tour"], "frame": dm.rate_limits("tour")}
     if kind == "replay":

@@ -1,4 +1,4 @@
-"""Rewrite whole cassettes: repair them, redact more in them, or change their layout."""
+"""Rewrite whole cassettes: repair them, redact more in them, or convert others to our layout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 from ..credentials import known_keys
 from ..display import plural, shell_word
@@ -15,49 +14,41 @@ from ..exchange.bodies import MissingBody
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
-from .files import FileRecording, read_cassette, redacted_metadata, write_cassette
+from .files import FileRecording, read_cassette, write_cassette
 from .journal import journal_of, remove_journal
-from .library import Version, command_name, create, locked, version_of
+from .library import Version, command_name, locked, typed_path, version_of
 from .recorder import fold_left_journal
-
-Layout = Literal["lines", "vcrpy", "json", "har"]
 
 # The search for personal data at the end of a recording is limited to this, to be quick.
 _SEARCHED = 1000
 _SEARCHED_BYTES = 1024**2
 
 
-def layout_of(path: Path) -> Layout:
-    """Return the layout that a file's name asks for: HAR, JSON, or else our own lines."""
-    return {".har": "har", ".json": "json"}.get(path.suffix.lower(), "lines")  # type: ignore[return-value]
-
-
 def convert(
     source: Path,
     target: Path,
-    to: Layout,
     *,
     notice: Callable[[str], object] = lambda _: None,
 ) -> int:
-    """Write a cassette to ``target`` in another layout, and return its number of interactions.
+    """Write HAR or any cassette to ``target`` in our layout; return its number of interactions.
 
-    Both files may be HAR. The credentials in ``source`` are removed wherever they occur, and so are
-    the keys that this process and the keyring know. ``target`` is replaced only when the new file
-    is complete. ``notice`` is called with a sentence if a HAR file lacks entries or bodies.
+    The credentials in ``source`` are removed wherever they occur, and so are the keys that this
+    process and the keyring know. ``target`` is replaced only when the new file is complete.
+    ``notice`` is called with a sentence if a HAR file lacks entries or bodies.
 
     Raises
     ------
     CassetteFormatError
         ``source`` cannot be read.
     CassetteError
-        The new file would contain a credential, or a body does not fit into that layout.
+        The new file would contain a credential.
     CassetteInUseError
         ``target`` is being recorded, or another program changed it meanwhile.
     """
     version = version_of(target)
     recording = read_cassette(source)
     with locked(target) as path:
-        _write(path, version, to, recording, _redactor(recording))
+        _write(path, version, recording, _redactor(recording))
         remove_journal(journal_of(path))  # of a killed recording of the replaced file
     if recording.layout == "har":
         if recording.problem:
@@ -76,57 +67,46 @@ def convert(
 def _write(
     path: Path,
     version: Version | None,
-    to: Layout,
     recording: FileRecording,
     redactor: Redactor,
 ) -> None:
-    """Redact a recording and write it in a layout, if the locked file still has that version."""
+    """Redact a recording and write it, if the locked file still has that version."""
     # `recorded_with` is the mark of our own lines, which `write_cassette` adds.
     metadata = {**recording.metadata, "base_url": recording.base_url}
     metadata.pop("recorded_with", None)
-    if to == "lines":
-        redacted = redactor.interactions(recording.interactions)
-        write_cassette(path, metadata, redacted, redactor, version=version)
-        return
-    redacted = redactor.interactions(recording)
-    try:
-        if to == "har":
-            from .har import har_text
-
-            text = har_text(redacted)
-        else:
-            from .vcr_files import block_text
-
-            about = redacted_metadata(metadata, redactor)
-            text = block_text(redacted, metadata=about, as_json=to == "json")
-    except RecursionError:
-        raise CassetteError(f"{recording.path} is nested too deeply for that layout.") from None
-    redactor.refuse_leak(text)
-    with create(path, version) as new:
-        new.write_text(text, encoding="utf-8")
+    redacted = redactor.interactions(recording.interactions)
+    write_cassette(path, metadata, redacted, redactor, version=version)
 
 
 def redact(path: Path, rules: Sequence[str]) -> bool:
     """Redact a cassette once more, and return whether that changed its file.
 
     Its credentials and known keys are removed too, as by `convert`, and so is what only looks like
-    a credential (see `redaction.suspects`). HAR and JSON keep their layout; any other file gets
-    ours.
+    a credential (see `redaction.suspects`). The file gets our layout.
 
     Parameters
     ----------
     rules
         Field names, dotted paths and ``"personal"``, as `record` takes them.
+
+    Raises
+    ------
+    CassetteError
+        The file is HAR or JSON, which is not written.
     """
     with locked(path) as file:
         fold_left_journal(file, Redactor(), lambda _: None)
         recording = read_cassette(file)
+        if recording.layout in ("har", "json"):
+            raise CassetteError(
+                f"{path} is not YAML, so it cannot be redacted.",
+                "Convert it, redact the new file, and delete this one, which has what is to go: "
+                f"directmail-lab cassette convert {shell_word(typed_path(path))} NAME.yaml.",
+            )
         redactor = _redactor(recording).extended(rules)
         redactor.learn(chain.from_iterable(map(secrets_of, recording)))
         before = file.read_bytes()
-        # A file without a suffix may be JSON.
-        to = "json" if recording.layout == "json" else layout_of(file)
-        _write(file, recording.version, to, recording, redactor)
+        _write(file, recording.version, recording, redactor)
         return file.read_bytes() != before
 
 

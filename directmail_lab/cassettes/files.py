@@ -412,8 +412,10 @@ def write_cassette(
     """
     # `recorded_with` comes first, since our reader knows our own layout by it.
     about: dict[str, object] = {"recorded_with": f"{layout.WRITER} {VERSION}"}
-    others = redacted_metadata(metadata, redactor)
-    about |= {name: value for name, value in others.items() if name not in about}
+    for name, value in metadata.items():
+        about.setdefault(name, redactor.text(value) if isinstance(value, str) else value)
+    if redactor.redact:
+        about["redact"] = list(redactor.redact)
     head = layout.header_text(about, is_empty=not parts)
     redactor.refuse_leak(head)
     with create(path, version) as new, new.open("wb") as file:
@@ -424,12 +426,3 @@ def write_cassette(
             file.write(part)
         file.flush()
         os.fsync(file.fileno())
-
-
-def redacted_metadata(metadata: Mapping[str, object], redactor: Redactor) -> dict[str, object]:
-    """Return a cassette's metadata as it may be written, with the rules of redaction."""
-    about = {
-        name: redactor.text(value) if isinstance(value, str) else value
-        for name, value in metadata.items()
-    }
-    return about | ({"redact": list(redactor.redact)} if redactor.redact else {})

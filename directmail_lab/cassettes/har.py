@@ -1,7 +1,4 @@
-"""HAR 1.2, the format in which browsers and Playwright save traffic.
-
-What its specification does not define is written in the field ``_directmail_lab`` of an entry.
-"""
+"""Reads HAR 1.2, the format in which browsers and Playwright save traffic."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from ..errors import CassetteFormatError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, declared_charset, missing_body, unpack
@@ -28,94 +25,17 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
-from ..settings import VERSION
 from .layout import elapsed_s_of, recorded_at_of
 from .library import stays_in
 
-_OWN = "_directmail_lab"
 _WEB = re.compile("(?i)https?://")
 _ATTACHED = re.compile(r"[0-9a-f]{40}(?:\.\w{1,10})?", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def har_text(interactions: Iterable[Interaction]) -> str:
-    """Return redacted interactions as the text of a .har file."""
-    log = {
-        "version": "1.2",
-        "creator": {"name": "directmail-lab", "version": VERSION},
-        "entries": list(map(_har_entry, interactions)),
-    }
-    return json.dumps({"log": log}, indent=2) + "\n"
-
-
-def _har_entry(interaction: Interaction) -> dict[str, Any]:
-    request = interaction.request
-    response = interaction.response
-    at = interaction.recorded_at
-    elapsed_s = interaction.elapsed_s or 0.0
-    query = parse_qsl(request.uri.partition("?")[2], keep_blank_values=True)
-    post_data = {} if request.body is None else {"postData": _har_content(request)}
-    return {
-        "startedDateTime": ((at or _EPOCH) - timedelta(seconds=elapsed_s)).isoformat(),
-        "time": elapsed_s * 1000,
-        "request": {
-            "method": request.method,
-            "url": request.uri,
-            "queryString": _har_pairs(query),
-            **_har_message(request),
-            **post_data,
-        },
-        "response": {
-            "status": response.status,
-            "statusText": response.reason,
-            "content": {"size": len(response.body), **_har_content(response)},
-            "redirectURL": header(response.headers, "location") or "",
-            **_har_message(response),
-        },
-        "cache": {},
-        "timings": {"send": 0, "wait": elapsed_s * 1000, "receive": 0},
-        _OWN: {
-            "recorded_at": at and at.isoformat(),
-            "elapsed_s": interaction.elapsed_s,
-            "no_response": response.no_response,
-            "incomplete": response.incomplete,
-            "is_fallback": interaction.is_fallback,
-        },
-    }
-
-
-def _har_message(message: Request | Response) -> dict[str, Any]:
-    return {
-        "httpVersion": "HTTP/1.1",
-        "cookies": [],
-        "headers": _har_pairs(message.headers),
-        "headersSize": -1,
-        "bodySize": len(message.body or b""),
-    }
-
-
-def _har_pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in pairs]
-
-
-def _har_content(message: Request | Response) -> dict[str, str]:
-    """Return a body's type and text: in base64 if it is not text of its character set."""
-    body = message.body or b""
-    mime_type = header(message.headers, "content-type") or ""
-    charset = declared_charset(mime_type) or "utf-8"
-    with suppress(LookupError, ValueError):
-        text = body.decode(charset)
-        if text.encode(charset) == body:
-            return {"mimeType": mime_type, "text": text}
-    text = base64.b64encode(body).decode("ascii")
-    return {"mimeType": mime_type, "text": text, "encoding": "base64"}
 
 
 def read_har(text: bytes, path: Path) -> tuple[list[Interaction], str | None]:
     """Return the interactions of a .har file, not redacted, and what was left out, or None.
 
-    Left out are requests without a response that another program wrote, and addresses that lead to
-    no server.
+    Left out are requests without a response, and addresses that lead to no server.
 
     Raises
     ------
@@ -146,30 +66,26 @@ def read_har(text: bytes, path: Path) -> tuple[list[Interaction], str | None]:
 
 def _has_response(entry: Mapping[str, Any]) -> bool:
     # Chromium gives a request that was blocked or aborted the status 0, Firefox none.
-    has_one = _OWN in entry or entry.get("response", {}).get("status", 0) > 0
+    has_one = entry.get("response", {}).get("status", 0) > 0
     return has_one and _WEB.match(entry["request"]["url"]) is not None
 
 
 def _interaction(entry: Mapping[str, Any], folder: Path) -> Interaction:
     sent = entry["request"]
     received = entry["response"]
-    own = entry.get(_OWN, {})
     response = Response(
         received["status"],
         received["statusText"],
         _headers(received),
         _received(entry, folder),
-        own.get("no_response"),
-        own.get("incomplete", ""),
     )
     elapsed_s = max(elapsed_s_of(entry["time"]) or 0.0, 0.0) / 1000
     at = recorded_at_of(entry["startedDateTime"])
     return Interaction(
         Request(sent["method"], sent["url"], _headers(sent), _posted(sent, folder)),
         normalize_headers(response, method=sent["method"]),
-        recorded_at_of(own["recorded_at"]) if own else at and at + timedelta(seconds=elapsed_s),
-        elapsed_s_of(own["elapsed_s"]) if own else elapsed_s or None,
-        is_fallback=own.get("is_fallback") is True,
+        at and at + timedelta(seconds=elapsed_s),
+        elapsed_s or None,
     )
 
 

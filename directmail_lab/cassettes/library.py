@@ -93,11 +93,7 @@ def new_cassette_path(name: str | Path, first: Sequence[Path] = ()) -> Path:
     """
     suffix = Path(name).suffix.lower()
     if suffix in _NEVER_RECORDED:
-        raise CassetteError(
-            "A recording is YAML.",
-            f"Name it without {suffix}, and convert it "
-            f"afterwards: directmail-lab cassette convert NAME NAME{suffix}.",
-        )
+        raise CassetteError("A recording is YAML.", f"Name it without {suffix}.")
     if isinstance(name, Path):
         return file_of(name)
     folder = next(chain(first, _own_folders()), Path.cwd() / _FOLDER)

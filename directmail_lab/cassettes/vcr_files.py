@@ -1,4 +1,4 @@
-"""vcrpy's loader, its matchers and its writer; besides this module, only `vcrpy` imports vcrpy.
+"""vcrpy's loader and its matchers; besides this module, only `vcrpy` imports vcrpy.
 
 ``tests/test_vcrpy_agrees.py`` checks that they agree with ours. vcrpy's loader constructs no Python
 objects.
@@ -16,17 +16,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import chain
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import yaml
 from vcr.matchers import get_matchers_results
 from vcr.request import Request as VcrRequest
-from vcr.serialize import serialize
 from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 
-from ..errors import CassetteError, CassetteFormatError
+from ..errors import CassetteFormatError
 from ..exchange.bodies import unpack
 from ..exchange.values import (
     MALFORMED,
@@ -238,42 +236,6 @@ def response_of_vcr(entry: Mapping[str, Any]) -> Response:
     )
     plain = unpack(old.body, header(old.headers, "content-encoding") or "")
     return old if plain is old.body else normalize_headers(replace(old, body=plain))
-
-
-def block_text(
-    interactions: Iterable[Interaction], *, metadata: Mapping[str, object], as_json: bool = False
-) -> str:
-    """Return a cassette as vcrpy itself writes it: its YAML block layout, or JSON.
-
-    Raises
-    ------
-    CassetteError
-        A body is not text, so JSON cannot contain it.
-    """
-    interactions = list(interactions)
-    cassette = {
-        "requests": [vcr_request(each.request) for each in interactions],
-        "responses": [vcr_response(each.response) for each in interactions],
-    }
-    serializer = jsonserializer if as_json else yamlserializer
-
-    def with_metadata(data: dict[str, Any]) -> str:
-        for entry, each in zip(data["interactions"], interactions, strict=True):
-            if each.response.no_response:
-                entry["no_response"] = each.response.no_response
-            if each.is_fallback:
-                entry["fallback"] = True
-        # Not under `metadata`, with which pytest-recording's loader fails: see `layout`.
-        text: str = serializer.serialize({**data, "recording": dict(metadata)})
-        return text
-
-    try:
-        written: str = serialize(cassette, SimpleNamespace(serialize=with_metadata))
-    except TypeError:
-        raise CassetteError(
-            "A body is not text, so vcrpy's JSON cannot contain it.", "Convert to .yaml or .har."
-        ) from None
-    return written
 
 
 def vcr_response(response: Response) -> dict[str, Any]:

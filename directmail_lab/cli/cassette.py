@@ -13,6 +13,7 @@ from ..cassettes import (
     cassettes_by_name,
     convert as files,
     find_cassette,
+    new_cassette_path,
     read_cassette,
 )
 from ..cassettes.library import SUFFIXES, is_folder, shown_path, stays_in
@@ -137,8 +138,8 @@ def redact(
 
     With --redact, stable pseudonyms replace personal data, too: "personal", or
     fields such as "name" and "company.name". The files get directmail_lab's
-    layout, but JSON stays JSON. No copy of an old file is kept. The command exits
-    with 1 if a credential is left.
+    layout. No copy of an old file is kept. The command exits with 1 if a
+    credential is left.
     """
     from ..share.audit import audit as findings_of
 
@@ -194,21 +195,13 @@ def repair(name: str = NAME) -> None:
 @app.command()
 def convert(
     source: str = NAME,
-    target: Path = typer.Argument(help="The file to write."),
-    to: files.Layout | None = typer.Option(
-        None, help="The layout of that file; by default, its name decides."
-    ),
+    target: Path = typer.Argument(help="The .yaml file to write."),
     force: bool = FORCE,
 ) -> None:
-    """Convert a cassette to our layout, to vcrpy's YAML or JSON, or to HAR 1.2."""
+    """Convert HAR, or vcrpy's YAML or JSON, to our layout, which vcrpy loads, too."""
+    target = new_cassette_path(target)
     refuse_existing(target, force)
-    if to is None and target.suffix.lower() not in (*SUFFIXES, ".har"):
-        raise CassetteError(
-            f"{target.name} does not say which layout to write.",
-            "Name it .yaml, .json or .har, or give --to.",
-        )
-    layout = to or files.layout_of(target)
-    count = files.convert(find_cassette(source), target, layout, notice=say)
+    count = files.convert(find_cassette(source), target, notice=say)
     say(f"Wrote {plural(count, 'interaction')} to {target}.")
 
 

@@ -30,7 +30,7 @@ from ..cassettes import (
     folded,
     read_cassette,
 )
-from ..cassettes.convert import convert, layout_of, redact as redact_file
+from ..cassettes.convert import convert, redact as redact_file
 from ..cassettes.library import create
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..redaction.key import KeySearch
@@ -234,11 +234,14 @@ class _Packed:
                 self._add_cassette(file, posixpath.normpath(posixpath.join("notebooks", name)))
 
     def _add_cassette(self, file: Path, place: str) -> None:
-        """Add a cassette, written anew without its credentials."""
+        """Add a cassette, written anew in our layout, without its credentials.
+
+        It keeps its suffix, which the notebook's code names: the layout is read from the content.
+        """
         place = place.removesuffix(file.suffix) + file.suffix
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder, PurePosixPath(place).name)
-            convert(file, target, layout_of(target))
+            convert(file, target)
             if self._redact:
                 redact_file(target, self._redact)
             self._add(self._cassettes, place, file, target.read_bytes())

@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from cassette_samples import har, theirs
 from playwright.sync_api import Locator, Page, Response, expect
 
-from directmail_lab.cassettes.convert import convert
+from directmail_lab.cassettes import read_cassette
 from directmail_lab.share.package_files import checkout
 from directmail_lab.share.tutorials import FIRST
 
@@ -32,8 +33,9 @@ def folder(server: Server) -> Path:
     cassettes.mkdir(parents=True, exist_ok=True)
     tour = cassettes / "tour.yaml"
     shutil.copyfile(ROOT / "cassettes" / "first-look.yaml", tour)
-    convert(tour, cassettes / "one.json", "json")
-    convert(tour, cassettes.parent / "tour.har", "har")
+    interactions = list(read_cassette(tour))
+    theirs(cassettes / "one.json", *interactions, as_json=True)
+    har(cassettes.parent / "tour.har", *interactions)
     shutil.copyfile(tour, cassettes.parent / "tour.yaml")
     (cassettes / "notes.yaml").write_text("plain: text\n")
     return cassettes
