@@ -1,20 +1,14 @@
 """Many requests in one call, and the rows of a frame as requests."""
 
 import contextlib
-import io
-import json
-import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from typing import Any
 
 import httpx
-import numpy as np
-import pandas as pd
 import pytest
 from faulty_service import Fault, FaultyService
 
@@ -151,40 +145,3 @@ def test_after_an_interrupt_while_they_are_started_no_other_one_is_sent(account,
 
     assert len(got) == 500
     assert account.requests.total() <= 10
-
-
-def test_a_row_of_a_table_is_sent_as_json(account):
-    """An empty cell is null, and numpy's numbers and times are those of JSON."""
-    table = pd.read_csv(io.StringIO("to,copies,price,day\nAnn,2,,2026-11-28\nBo,,1.5,\n"))
-    table["day"] = pd.to_datetime(table["day"])
-    rows = [*table.to_dict("records"), table.convert_dtypes().iloc[1].to_dict()]
-    rows.append({"n": [np.int64(1), np.float64("nan")], "a": np.array([1, 2]), "b": (np.True_,)})
-    rows.append({"at": np.datetime64("2026-11-28T10:00", "ns"), "on": date(2026, 11, 28)})
-    session = dm.connect(account.base_url, account.api_key, allow_writes=True)
-    sent = [session.post("/v1/letters", json=row).request for row in rows]
-
-    assert [json.loads(request.content) for request in sent] == [
-        {"to": "Ann", "copies": 2.0, "price": None, "day": "2026-11-28T00:00:00"},
-        {"to": "Bo", "copies": None, "price": 1.5, "day": None},
-        {"to": "Bo", "copies": None, "price": 1.5, "day": None},
-        {"n": [1, None], "a": [1, 2], "b": [True]},
-        {"at": "2026-11-28T10:00:00", "on": "2026-11-28"},
-    ]
-
-
-@pytest.mark.parametrize("value", [math.nan, pd.NA, pd.NaT, [1, math.nan], np.float64("nan")])
-def test_a_missing_value_in_a_query_is_refused_by_name(account, value):
-    """``zip=nan`` would find nothing, and without it, everything."""
-    dm.connect(account.base_url, account.api_key)
-    with pytest.raises(ValueError, match=r"the parameter 'zip' is .*leave it out"):
-        dm.get("/v1/lists", params={"zip": value, "page": np.int64(2)})
-
-    assert account.requests.total() == 0
-
-
-def test_numbers_of_numpy_in_a_query_are_plain(account):
-    dm.connect(account.base_url, account.api_key)
-    params = {"page": np.int64(2), "sort": ["a", "b"], "q": None, "is": True}
-    sent = dm.get("/v1/lists", params=params).request
-
-    assert sent.url.query == b"page=2&sort=a&sort=b&q=&is=true"

@@ -9,7 +9,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import date
 from textwrap import shorten
 from typing import Any, Literal, NamedTuple
 
@@ -77,31 +76,6 @@ def read_json(
     except (ValueError, RecursionError):
         return None, "has NaN, Infinity or an endless number, or is nested deeper than can be read"
     return body, None
-
-
-def plain_json(value: Any) -> Any:
-    """Return a value to send as JSON, with null for NaN and NA, and numpy's and dates' as JSON's.
-
-    pandas and numpy are not imported: a replaying test needs neither.
-    """
-    if isinstance(value, dict):
-        return {name: plain_json(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_json(each) for each in value]
-    if is_missing(value):
-        return None
-    if type(value).__module__ == "numpy":
-        # In nanoseconds, tolist() would return integers.
-        is_time = value.dtype.kind == "M"
-        return plain_json((value.astype("datetime64[us]") if is_time else value).tolist())
-    return value.isoformat() if isinstance(value, date) else value
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a value is NaN, pandas' NA or NaT."""
-    if isinstance(value, float) or type(value).__name__ == "NaTType":
-        return bool(value != value)
-    return type(value).__name__ == "NAType"
 
 
 def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from json import dumps, loads
+from decimal import Decimal
+from json import loads
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
 from ..display import ProgressBar, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
-from ..exchange.bodies import plain_json
 from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
+from ..exchange.sent_values import add_params, json_text
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
 from .clients.refusals import check, service_error
@@ -97,10 +98,15 @@ Place = tuple[httpx.URL, str]
 """What leads to a page: an address, and the JSON of a search by POST, or an empty text."""
 
 
+def _members(content: str) -> dict[str, Any]:
+    members: dict[str, Any] = loads(content or "{}", parse_float=Decimal)
+    return members
+
+
 def _query(place: Place) -> dict[str, str]:
     """Return the parameters of a page: those of its address and of its JSON."""
     url, content = place
-    found = {name: str(value) for name, value in loads(content or "{}").items()}
+    found = {name: str(value) for name, value in _members(content).items()}
     return dict(url.params) | found
 
 
@@ -108,7 +114,7 @@ def _moved(place: Place, parameter: str, value: object) -> Place:
     """Return the place with another value of a parameter."""
     url, content = place
     if content:
-        return url, dumps({**loads(content), parameter: value})
+        return url, json_text({**_members(content), parameter: value})
     return url.copy_set_param(parameter, value), ""
 
 
@@ -142,8 +148,9 @@ class Pages(Iterator[httpx.Response]):
         check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
         member, parameter = cursor if isinstance(cursor, tuple) else (cursor, None)
         pages = PageList(given.get("page"), given.get("offset"), member, parameter)
+        path, params = add_params(path, params)
         url = session.client.build_request("GET", path, params=params).url
-        start = (url, "" if json is None else dumps(plain_json(json)))
+        start = (url, "" if json is None else json_text(json))
         counter = pages.page or pages.offset
         if counter and counter not in _query(start):
             start = _moved(start, counter, 1 if pages.page else 0)
@@ -204,7 +211,7 @@ class Pages(Iterator[httpx.Response]):
 
     def _sent(self, place: Place) -> httpx.Response:
         url, content = place
-        options: dict[str, Any] = {"json": loads(content)} if content else {}
+        options: dict[str, Any] = {"json": _members(content)} if content else {}
         # A page is read, also by POST: whoever runs a cell again searches again.
         return self._session.client.request(
             self._method, url, extensions={IF_SENT: "send"}, **options

@@ -44,6 +44,7 @@ from ..errors import DirectMailLabError, NotConnectedError, naming_what_is_missi
 from ..exchange.contract import ME_PATH
 from ..exchange.httpx_values import REQUEST_OPTIONS, httpx, parse_url
 from ..exchange.operations import base_path, pattern_of
+from ..exchange.sent_values import add_params
 from ..redaction import Redactor
 from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
@@ -630,7 +631,7 @@ class Session:
         >>> response.json()["name"]
         'Stand-in User'
         """
-        return self.client.request("GET", path, **_checked("get", options))
+        return self._send("get", "GET", path, options)
 
     @hide_frames
     def get_many(self, paths: Iterable[str], *, concurrency: int = 8) -> list[Result]:
@@ -705,8 +706,8 @@ class Session:
         path
             The path below the base address.
         params
-            The query of the first request: page size and start, such as
-            ``{"limit": 100, "page": 0}``.
+            What to add to the query of the first request: page size and start,
+            such as ``{"limit": 100, "page": 0}``.
         page
             The name of the query parameter for the page number. It starts at
             its value in ``params``, or at 1. As long as a total, a flag or the
@@ -777,28 +778,28 @@ class Session:
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a POST request, if writes are allowed; see `request`."""
-        return self.client.request("POST", path, **_checked("post", options, if_sent))
+        return self._send("post", "POST", path, options, if_sent)
 
     @hide_frames
     def put(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a PUT request, if writes are allowed; see `request`."""
-        return self.client.request("PUT", path, **_checked("put", options, if_sent))
+        return self._send("put", "PUT", path, options, if_sent)
 
     @hide_frames
     def patch(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a PATCH request, if writes are allowed; see `request`."""
-        return self.client.request("PATCH", path, **_checked("patch", options, if_sent))
+        return self._send("patch", "PATCH", path, options, if_sent)
 
     @hide_frames
     def delete(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:
         """Send a DELETE request, if writes are allowed; see `request`."""
-        return self.client.request("DELETE", path, **_checked("delete", options, if_sent))
+        return self._send("delete", "DELETE", path, options, if_sent)
 
     @hide_frames
     def request(
@@ -812,7 +813,7 @@ class Session:
     ) -> httpx.Response:
         """Send a request to a path below the base address.
 
-        A response with an error status is returned like any other. The
+        A path is sent as it is written, and ``#`` as ``%23``. A response with an error status is returned like any other. The
         session's pacing applies. In a notebook, a cell that ends with the
         response shows the start of its body, redacted.
 
@@ -834,7 +835,11 @@ class Session:
             ignores ``if_sent``.
         **options
             The options of `httpx.Client.request`: ``params``, ``json``,
-            ``headers`` and so on.
+            ``headers`` and so on. ``params`` are added to the query of the
+            path. In ``params``, ``data`` and ``json``, numbers of numpy and
+            pandas are plain numbers, dates and times ISO 8601, a Decimal has
+            its digits, and an Enum is its value. What is missing (None, NA,
+            NaN) is null in ``json``, and left out elsewhere.
 
         Raises
         ------
@@ -853,7 +858,19 @@ class Session:
             A read got no response: the connection failed or timed out, for
             example.
         """
-        return self.client.request(method, path, **_checked("request", options, if_sent))
+        return self._send("request", method, path, options, if_sent)
+
+    def _send(
+        self,
+        called: str,
+        method: str,
+        path: str,
+        options: dict[str, Any],
+        if_sent: IfSent | httpx.Response = "refuse",
+    ) -> httpx.Response:
+        options = _checked(called, options, if_sent)
+        path, options["params"] = add_params(path, options.get("params"))
+        return self.client.request(method, path, **options)
 
     @property
     def allow_writes(self) -> bool:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...arguments import argument_error
 from ...errors import AddressError, DirectMailLabError
-from ...exchange.bodies import is_missing, plain_json
 from ...exchange.httpx_values import NOT_AN_ADDRESS, httpx, parse_url
 from ...exchange.operations import operation_of
-from ...tracebacks import hide_frames, with_brief_traceback
+from ...exchange.sent_values import json_text, texts_of
+from ...tracebacks import hide_frames, warn_caller, with_brief_traceback
 from ..transports.extensions import Sent, call_of
 from ..transports.network import lost_response
 
@@ -26,9 +26,7 @@ _HEADERS = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-# A path, perhaps with a query: below a base address it stays as it is.
-_PATH = re.compile('/(?:[!"$-.0-~][!"$-~]*)?')
-
+_BODIES = ("content", "data", "files", "json")
 
 _NO_STREAM = httpx.ByteStream(b"")
 
@@ -77,17 +75,28 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
 
     @hide_frames
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        target = url
+        if isinstance(url, str):
+            target = url.replace("#", "%23")  # a path has no fragment
+            if url.startswith("/"):  # httpx parses a relative address, and then the whole one
+                target = f"{str(self.base_url).rstrip('/')}{target}"
+        params = options.get("params")
+        if (params is not None or self.params) and "?" in str(url):
+            warn_caller(
+                "httpx sends params= in place of the query in the address, which is dropped. The "
+                "calls of a session add them to it: session.get(…)."
+            )
+        if params is not None:
+            options["params"] = texts_of("params", params)
+        if isinstance(options.get("data"), Mapping):
+            options["data"] = texts_of("data", options["data"])
+        is_json = [name for name in _BODIES if options.get(name) is not None] == ["json"]
         try:
-            # httpx parses a relative address, and then the whole one.
-            whole = isinstance(url, str) and _PATH.fullmatch(url)
-            target = f"{str(self.base_url).rstrip('/')}{url}" if whole else url
-            if options.get("json") is not None:
-                options["json"] = plain_json(options["json"])
-            params = options.get("params")
-            for name, value in params.items() if isinstance(params, Mapping) else ():
-                if any(map(is_missing, value if isinstance(value, list | tuple) else [value])):
-                    raise ValueError(f"the parameter {name!r} is {value}, so leave it out")
+            if is_json:
+                options["content"] = json_text(options.pop("json")).encode()
             request: httpx.Request = super().build_request(method, target, **options)
+            if is_json:
+                request.headers.setdefault("Content-Type", "application/json")
             return request
         except (httpx.InvalidURL, AttributeError, TypeError, ValueError) as error:
             reason = self._redacted(str(error))
