@@ -813,9 +813,10 @@ class Session:
     ) -> httpx.Response:
         """Send a request to a path below the base address.
 
-        A path is sent as it is written, and ``#`` as ``%23``. A response with an error status is returned like any other. The
-        session's pacing applies. In a notebook, a cell that ends with the
-        response shows the start of its body, redacted.
+        A path is sent as it is written, and ``#`` as ``%23``. A response with
+        an error status is returned like any other. The session's pacing
+        applies. In a notebook, a cell that ends with the response shows the
+        start of its body, redacted.
 
         Parameters
         ----------
