@@ -11,14 +11,15 @@ import pytest
 from reading_samples import reading as sample
 
 import directmail_lab as dm
-from directmail_lab.cassettes import RawInteraction, SessionRecording
+from directmail_lab.cassettes import SessionRecording
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
 from directmail_lab.sessions.session import Session, allowances_of
 
 WAIT_S = 10.0
-NO_MESSAGES = RawInteraction("", (), b"", (), "", None)
+NO_MESSAGES = Interaction(Request("GET", ""), Response(200))
 
 
 def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/users/me") -> Reading:

@@ -20,6 +20,7 @@ import httpx
 import pytest
 from cassette_samples import (
     BASE_URL,
+    NOON,
     answered,
     begin,
     count_calls,
@@ -259,16 +260,33 @@ def test_a_write_that_was_killed_before_its_response_is_known_to_the_next_run(tm
     assert [[number for _, number, _ in each] for each in sent] == [[2], [1], []]
 
 
-def test_a_response_that_comes_after_the_recording_ended_replaces_its_write(tmp_path):
-    """The file was written anew meanwhile, so the write has another number."""
+def test_a_write_stays_known_if_its_response_comes_after_the_recording_ended(tmp_path):
+    """A notice says so, and a later run refuses to send it again."""
     path = tmp_path / "tour.yaml"
-    with opened(path, "update") as cassette:
-        cassette.record(letter("Bob"), begin(cassette, letter("Bob")))
+    said: list[str] = []
+    with opened(path, "update", notice=said.append) as cassette:
         begun = begin(cassette, letter("Ann"))
-    assert statuses(path)[-1] == (b'{"to": "Ann"}', 0)
-    cassette.record(letter("Ann"), begun)
+    recorded = cassette.record(letter("Ann"), begun)
+    with opened(path, "update") as later:
+        known = later.sent_before(letter("Ann").request)
 
-    assert statuses(path) == [(b'{"to": "Bob"}', 201), (b'{"to": "Ann"}', 201)]
+    assert recorded is None
+    assert statuses(path) == [(b'{"to": "Ann"}', 0)]
+    assert said == [
+        "The response to a POST came after the recording of cassette 'tour' had ended, and is not "
+        "in it. It has the request as one without a response."
+    ]
+    assert len(known) == 1
+
+
+def test_a_write_is_not_sent_if_the_recording_has_ended_meanwhile(tmp_path):
+    """Its request had begun before, and waited: no later run would know of it."""
+    with opened(tmp_path / "tour.yaml", "update") as cassette:
+        begun = cassette.start("POST")
+
+    with pytest.raises(CassetteError, match="It was not sent"):
+        cassette.begin(letter("Ann").request, NOON, begun=begun)
+    assert len(cassette) == 0
 
 
 def a_letter(cassette: Cassette, number: int) -> None:

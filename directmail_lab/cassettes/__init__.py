@@ -30,9 +30,6 @@ from .matching import (
     Matcher as Matcher,
     Matching as Matching,
 )
-from .memory import (
-    RawInteraction as RawInteraction,
-    SessionRecording as SessionRecording,
-)
-from .recorder import Begun as Begun, Ending as Ending
+from .memory import SessionRecording as SessionRecording
+from .recorder import Ending as Ending
 from .recording import Recording as Recording, uncollected as uncollected

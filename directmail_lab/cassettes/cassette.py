@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,21 +36,10 @@ from .journal import journal_of
 from .library import cassette_name, find_cassette, new_cassette_path, version_of
 from .matching import Matching
 from .player import Attempts, Index, Player
-from .recorder import Begun, Ending, Recorder
+from .recorder import Ending, Recorder
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
-
-_last_opened: weakref.WeakValueDictionary[Path, Cassette] = weakref.WeakValueDictionary()
-"""For each file, the cassette that this process opened last to record to it.
-
-It takes the responses that arrive after an earlier recording to the same file has ended.
-"""
-_opening = RLock()
-"""Acquired while a recorder is opened, also for a late response: so these never meet.
-
-Whoever needs a cassette's own lock too acquires this one first.
-"""
 
 _UNANSWERED = Response(0, "the recording ended before a response came", no_response="interrupted")
 """What is recorded of a write before it is sent."""
@@ -106,17 +95,27 @@ class Played(NamedTuple):
 
     Attributes
     ----------
+    cassette, recording
+        The name of the cassette, and its recording.
     number
-        The number of its interaction, from 1.
+        The number of its interaction there, from 1.
     request
         The request that it was played for, as `Player.find` returns it.
     response
         The recorded response.
     """
 
+    cassette: str
+    recording: FileRecording
     number: int
     request: Request
     response: Response
+
+    def as_sent(self, attempt: int) -> Interaction:
+        """Return the interaction, with the method and address of the request that was sent."""
+        known = self.recording.decoded(self.number)
+        request = replace(known.request, method=self.request.method, uri=self.request.uri)
+        return replace(known, request=request, attempt=attempt)
 
 
 class Cassette:
@@ -216,15 +215,13 @@ class Cassette:
         self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
-        self._open: dict[Begun, Callable[[bool], object]] = {}
+        self._open: dict[int, Callable[[bool], object]] = {}
         self._was_told = False
         self.updates = record_mode in ("update", "all")
         self.replays = not self.updates or max_age is not None
         self._aside = policy.aside and (record_mode == "all" or version_of(self.path) is None)
         if self.records:
-            with _opening:
-                self._recorder = self._open_recorder()
-                _last_opened[self.path] = self
+            self._recorder = self._open_recorder()
             self._recording = self._recorder.recording
             if self.updates and not self._aside:
                 self._refuse_other_address(base_url)
@@ -287,7 +284,7 @@ class Cassette:
         played = []
         for index in call[-1:] if is_played else call:
             response = self._recording.decoded(index + 1).response
-            played.append(Played(index + 1, request, response))
+            played.append(Played(self.name, self._recording, index + 1, request, response))
         if isinstance(response.body, MissingBody):
             failure = player.missing_body(request, response.body)
             self.policy.on_unmatched(failure)
@@ -318,10 +315,6 @@ class Cassette:
         is_young = known.recorded_at is not None and known.recorded_at > self._youngest
         return is_young and not (is_write(known.request) or fails(known.response))
 
-    def interaction_of(self, played: Played) -> Interaction:
-        """Return the whole interaction of a response that was played."""
-        return self._recording.decoded(played.number)
-
     def has_unplayed(self, request: Request) -> bool:
         """Return whether a request has a response that was not played yet."""
         with self._lock:
@@ -330,8 +323,8 @@ class Cassette:
                 return False
             return not self._player.played[attempts[0]]
 
-    def start(self, method: str) -> Begun:
-        """Note that a request begins. Its response gets its place by this, whenever it comes.
+    def start(self, method: str) -> int:
+        """Return the number of a request that begins. Its response gets its place by this.
 
         Raises
         ------
@@ -342,8 +335,8 @@ class Cassette:
         return self._recorder.start(method)
 
     def begin(
-        self, request: Request, at: datetime, *, begun: Begun | None = None, attempt: int = 1
-    ) -> Begun:
+        self, request: Request, at: datetime, *, begun: int | None = None, attempt: int = 1
+    ) -> int:
         """Record a write before it is sent, as one to which no response came.
 
         So a later run knows of it, even if this process is killed before the response comes.
@@ -359,21 +352,21 @@ class Cassette:
         interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
         if interaction is None:
             return begun
-        with self._recorder_of_now() as recorder:
-            if begun.recorder is not recorder:
-                begun.recorder, begun.number = recorder, recorder.start(request.method).number
+        with self._lock:
+            assert self._recorder is not None, "only a recording sends"
             try:
-                recorder.begin(begun, interaction)
+                self._recorder.begin(begun, interaction)
             except OSError as error:
                 raise self._not_written(error, f" The {request.method} was not sent.") from None
         return begun
 
-    def drop(self, begun: Begun) -> None:
+    def drop(self, begun: int) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
         with self._lock, suppress(OSError):
-            begun.recorder.drop(begun)
+            assert self._recorder is not None, "only a recording sends"
+            self._recorder.drop(begun)
 
-    def record(self, interaction: Interaction, begun: Begun | None = None) -> Interaction | None:
+    def record(self, interaction: Interaction, begun: int | None = None) -> Interaction | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
 
         The response's body must be decoded; its headers are changed to fit. It replaces the write
@@ -402,9 +395,9 @@ class Cassette:
         response = normalize_headers(changed.response, method=changed.request.method)
         if response is not changed.response:
             changed = replace(changed, response=response)
-        with self._recorder_of_now() as recorder:
+        with self._lock:
             try:
-                recorded = recorder.append(changed, begun)
+                recorded = self._recorder.append(changed, begun)
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
@@ -438,32 +431,6 @@ class Cassette:
             return changed
         return replace(changed, is_fallback=True)
 
-    @contextmanager
-    def _recorder_of_now(self) -> Iterator[Recorder]:
-        """Keep the recorder open that takes what is recorded now.
-
-        If the recording ended while a request was on its way, this is the one that follows it, or
-        it goes on for as long as needed.
-        """
-        with self._lock:
-            assert self._recorder is not None, "only a recording sends"
-            if not self._recorder.closed or self.policy.records_failures:
-                yield self._recorder
-                return
-        with _opening:
-            last = _last_opened.get(self.path, self)
-            with last._lock:
-                assert last._recorder is not None, "it was opened"
-                is_late = last._recorder.closed
-                if is_late:
-                    with suppress(CassetteError):  # somebody else records it
-                        last.resume()
-                try:
-                    yield last._recorder
-                finally:
-                    if is_late:
-                        last.close()
-
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
         return self._recording if self._recorder is None else self._recorder.current()
@@ -476,7 +443,7 @@ class Cassette:
     def __len__(self) -> int:
         return len(self.recording())
 
-    def note_open(self, begun: Begun, end: Callable[[bool], object]) -> None:
+    def note_open(self, begun: int, end: Callable[[bool], object]) -> None:
         """Note a response whose body was not read to its end.
 
         If the recording ends first, ``end`` is called: it records what was read until then, and
@@ -566,7 +533,7 @@ class Cassette:
         CassetteInUseError
             Somebody else is recording the cassette.
         """
-        with _opening, self._lock:
+        with self._lock:
             if self._recorder is not None and self._recorder.closed:
                 self._recorder = self._open_recorder()
                 self.continue_run()
@@ -679,14 +646,14 @@ def _place(url: str | None, path: str | None = None) -> object:
     return origin, urlsplit(url or "").path.rstrip("/") if path is None else path
 
 
-def _end_open(still_open: dict[Begun, Callable[[bool], object]], *, is_last: bool) -> None:
+def _end_open(still_open: dict[int, Callable[[bool], object]], *, is_last: bool) -> None:
     for end in list(still_open.values()):
         with suppress(CassetteError):
             end(is_last)
     still_open.clear()
 
 
-def _close_quietly(recorder: Recorder, still_open: dict[Begun, Callable[[bool], object]]) -> None:
+def _close_quietly(recorder: Recorder, still_open: dict[int, Callable[[bool], object]]) -> None:
     if not recorder.closed:
         _end_open(still_open, is_last=True)
     with suppress(OSError, CassetteError):

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -50,25 +50,10 @@ _MOST_BYTES_FOLDED_AT_ONCE = 8 * 1024**2
 _PAUSE_S = 60.0
 # To compare the shapes of two responses takes some 0.4 s for each megabyte.
 _MOST_BYTES_COMPARED = 2 * 1024**2
+_numbers = count(1)
+"""Of the requests of this process: a recording that goes on takes responses of before."""
 _runs: dict[Path, datetime] = {}
 """When this process began its last run of each cassette; what is older may be replaced."""
-
-
-@dataclass(eq=False, slots=True)
-class Begun:
-    """A request on its way. A write is in the journal before it is sent.
-
-    Attributes
-    ----------
-    number
-        Its place in the order in which the requests of the recording began.
-    written
-        What the journal has of a write, until its response replaces that.
-    """
-
-    recorder: Recorder
-    number: int
-    written: Interaction | None = None
 
 
 class Recorder:
@@ -106,7 +91,6 @@ class Recorder:
         self._updates = updates and not aside
         self._is_aside = aside
         self._process = os.getpid()
-        self._numbers = count(1)
         self._journal: JournalWriter | None = None
         self._in_flight: set[int] = set()
         self._is_folded = True
@@ -142,8 +126,8 @@ class Recorder:
 
     # -- write -------------------------------------------------------------------------------------
 
-    def start(self, method: str) -> Begun:
-        """Note that a request begins: responses are recorded in the order of their requests.
+    def start(self, method: str) -> int:
+        """Return the number of a request that begins: responses are recorded in their order.
 
         Raises
         ------
@@ -163,38 +147,47 @@ class Recorder:
                 "Nothing was sent.",
                 "Record under another name.",
             )
-        return Begun(self, next(self._numbers))
+        return next(_numbers)
 
-    def begin(self, begun: Begun, interaction: Interaction) -> None:
-        """Write a request before it is sent, as one to which no response came."""
+    def begin(self, number: int, interaction: Interaction) -> None:
+        """Write a request before it is sent, as one to which no response came.
+
+        Raises
+        ------
+        CassetteError
+            The recording has ended, so it must not be sent.
+        """
         if self.closed:
-            return
-        text, begun.written = self.redactor.redacted_text(interaction, layout.interaction_text)
-        self._write(begun.number, text.encode())
-        self._in_flight.add(begun.number)
+            raise CassetteError(
+                f"The recording of cassette {self._path.stem!r} ended before the "
+                f"{interaction.request.method} was sent. It was not sent.",
+                "Send it again while you record.",
+            )
+        text, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
+        self._write(number, text.encode())
+        self._in_flight.add(number)
 
-    def append(self, interaction: Interaction, begun: Begun) -> Interaction | None:
+    def append(self, interaction: Interaction, number: int) -> Interaction | None:
         """Redact an interaction and write it. After this returns, a kill does not lose it.
 
-        It replaces the write that was ``begun``. Returns None after the recording has ended.
+        It replaces a write that was begun. Returns None after the recording has ended.
         """
         if os.getpid() != self._process:  # a forked child
             return None
         if self.closed:
+            known = (
+                " Its recording says that no response came." if number in self._in_flight else ""
+            )
             self._notice(
-                f"A response arrived after cassette {self._path.stem!r} was closed. It is not "
-                f"recorded, so a later run does not know of the {interaction.request.method}."
+                f"The response to a {interaction.request.method} came after the recording of "
+                f"cassette {self._path.stem!r} had ended. It is not recorded.{known}"
             )
             return None
         text, written = self.redactor.redacted_text(interaction, layout.interaction_text)
         if self._size + len(text) > MAX_FILE_BYTES:
             response = replace(written.response, body=missing_body(len(written.response.body)))
-            return self.append(replace(interaction, response=response), begun)
+            return self.append(replace(interaction, response=response), number)
         drops = self._replaced_by(written) if self._updates else []
-        number = begun.number
-        if begun.recorder is not self:  # an earlier recorder of this file, which is closed
-            number = next(self._numbers)
-            drops += self._places_of(begun)
         interactions = self.recording.interactions
         replaced = [layout.interaction_text(interactions[index]).encode() for index in drops]
         try:
@@ -207,7 +200,6 @@ class Recorder:
         if drops:
             self._note_replaced([interactions[index] for index in drops], written)
         self._in_flight.discard(number)
-        begun.recorder, begun.number, begun.written = self, number, written
         return written
 
     def _note_replaced(self, old: list[Interaction], new: Interaction) -> None:
@@ -235,24 +227,11 @@ class Recorder:
         self._to_compare = []
         self._bytes_to_compare = 0
 
-    def drop(self, begun: Begun) -> None:
+    def drop(self, number: int) -> None:
         """Drop a write that was begun and not sent."""
-        if begun.number in self._in_flight and not self.closed:
-            self._in_flight.remove(begun.number)
-            self._write(begun.number, b"")
-
-    def _places_of(self, begun: Begun) -> list[int]:
-        """Return the index of a write that an earlier recorder of this file began."""
-        if begun.written is None:
-            return []
-        sought = layout.interaction_text(begun.written)
-        uri = begun.written.request.uri
-        same = [
-            index
-            for index, each in enumerate(self.recording.interactions)
-            if each.request.uri == uri and layout.interaction_text(each) == sought
-        ]
-        return same[-1:]
+        if number in self._in_flight and not self.closed:
+            self._in_flight.remove(number)
+            self._write(number, b"")
 
     def _write(self, number: int, text: bytes, replaces: Iterable[str] = ()) -> None:
         if self._journal is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from calendar import timegm
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..exchange.contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
-from ..exchange.values import LEFT, Interaction, NoResponse
+from ..exchange.values import LEFT, Headers, Interaction, NoResponse
 
 ReadingSource = Literal["live", "recorded", "replayed", "kept"]
 DateForm = Literal["http_date", "iso_text"]
@@ -46,24 +46,17 @@ class RawValues(NamedTuple):
 
 
 _NAMES = [name.lower() for name in (*HEADERS, "Retry-After", "Date", "Age")]
-# By names in lower case, as text and as bytes (httpx keeps bytes).
-_FIELDS: dict[str | bytes, str] = {
-    **dict(zip(_NAMES, RawValues._fields, strict=True)),
-    **dict(zip(map(str.encode, _NAMES), RawValues._fields, strict=True)),
-}
+_FIELDS = dict(zip(_NAMES, RawValues._fields, strict=True))
 
 
-def raw_values(
-    headers: Iterable[tuple[bytes, bytes]] | Iterable[tuple[str, str]],
-) -> RawValues:
-    """Return the headers that a `Reading` keeps, from pairs of text or from ``headers.raw``."""
+def raw_values(headers: Headers) -> RawValues:
+    """Return the headers that a `Reading` keeps."""
     found: dict[str, str] = {}
     for name, value in headers:
         field = _FIELDS.get(name.lower())
         if field is None:
             continue
-        text = value.decode("latin-1") if isinstance(value, bytes) else value
-        text = text.strip(" \t")
+        text = value.strip(" \t")
         found[field] = f"{found[field]}, {text}" if field in found else text
     return RawValues(**found)
 

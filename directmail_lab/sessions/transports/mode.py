@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
 from typing import Literal
@@ -235,7 +234,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         assert cassette is not None
         for each in played:
             call.attempt += 1
-            call.number = mode.recording.add_played(cassette, each, attempt=call.attempt)
+            call.number = mode.recording.add_played(each, attempt=call.attempt)
             received = Received(mode.recording, call.number)
             if self._observe.listeners:
                 self._observe.tell(received)
@@ -268,11 +267,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             mode.recording,
             request,
             response,
-            at=math.nan if earlier.at is None else earlier.at.timestamp(),
-            elapsed_s=interaction.elapsed_s,
+            replace(interaction, request=request_value(request), recorded_at=earlier.at),
             source="kept",
             cassette=recording.reading(earlier.number).cassette,
-            body=interaction.response.body,
         )
         when = sent_when(earlier) + (", and failed" if earlier.fails else "")
         say_kept(
@@ -290,21 +287,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         CassetteError
             It cannot be recorded, so it does not count.
         """
-        stored = response_value(found)
-        at = datetime.now(UTC)
+        counted = Interaction(request_value(request), response_value(found), datetime.now(UTC))
         if mode.cassette is not None:
-            mode.cassette.record(Interaction(request_value(request), stored, at))
-        response = httpx_response(stored)
-        self._observe(
-            mode.recording,
-            request,
-            response,
-            at=at.timestamp(),
-            elapsed_s=None,
-            source="kept",
-            cassette="" if mode.cassette is None else mode.cassette.name,
-            body=stored.body,
-        )
+            mode.cassette.record(counted)
+        response = httpx_response(counted.response)
+        name = "" if mode.cassette is None else mode.cassette.name
+        self._observe(mode.recording, request, response, counted, source="kept", cassette=name)
         add_response(request, mode.recording, mode.cassette)
         return response
 
@@ -349,8 +337,7 @@ def _played_for(request: httpx.Request, call: Call, mode: Mode) -> list[Played]:
 
 
 def _pause_s(mode: Mode, played: Played, factor: float | None = None) -> float:
-    assert mode.cassette is not None
-    elapsed_s = mode.cassette.interaction_of(played).elapsed_s or 0.0
+    elapsed_s = played.recording.interaction(played.number).elapsed_s or 0.0
     return min((factor or mode.latency_factor) * elapsed_s, _LONGEST_PAUSE_S)
 
 

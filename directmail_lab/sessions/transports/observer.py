@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
-from ...cassettes import RawInteraction, SessionRecording
+from ...cassettes import SessionRecording
 from ...display import CONTROLS
-from ...exchange.httpx_values import body_of, httpx
+from ...exchange.httpx_values import httpx
 from ...exchange.operations import below
-from ...readings.reading import Reading, raw_values
+from ...exchange.values import Interaction
+from ...readings.reading import Reading, reading_of
 from ...redaction import Redactor
 from .extensions import EXTENSION, Received, call_of
 
@@ -44,17 +45,16 @@ class Observer:
         recording: SessionRecording,
         request: httpx.Request,
         response: httpx.Response,
+        kept: Interaction,
         *,
-        at: float,
-        elapsed_s: float | None,
-        body: bytes | None = None,
+        is_read: bool = True,
         is_told: bool = True,
         **about: Any,
     ) -> Received:
-        """Add a response to a recording, and return its `Received`.
+        """Add a response to a recording, which keeps it as ``kept``, and return its `Received`.
 
-        ``body`` is None if it was not read yet; see `SessionRecording.add_body`. ``about`` are
-        other fields of the reading. Without ``is_told``, the listeners wait for `tell`.
+        For a body that was not read yet, see `SessionRecording.add_body`. ``about`` are other
+        fields of the reading. Without ``is_told``, the listeners wait for `tell`.
         """
         self.hide_reason(response)
         if "set-cookie" in response.headers:
@@ -63,24 +63,12 @@ class Observer:
                 del response.headers["set-cookie"]
         call = call_of(request)
         call.attempt += 1
-        url = request.url
-        headers = response.headers.raw
-        reading = Reading(
-            at,
-            request.method,
-            below(url.raw_path.decode("ascii"), self.prefix),
-            response.status_code,
-            raw_values(headers),
-            elapsed_s,
-            attempt=call.attempt,
-            elsewhere="" if call.is_ours else recording.elsewhere(str(url)),
-            **about,
-        ).redacted(self.redactor.texts)
-        call.reading = reading
-        sent = body_of(request) or b""
-        reason = response.reason_phrase
-        exchange = RawInteraction(url, request.headers.raw, sent, headers, reason, body)
-        call.number = recording.add(reading, exchange)
+        kept = replace(kept, attempt=call.attempt)
+        place = "" if call.is_ours else recording.elsewhere(kept.request.uri)
+        path = below(request.url.raw_path.decode("ascii"), self.prefix)
+        reading = reading_of(kept, path, elsewhere=place)._replace(**{"source": "live", **about})
+        reading = call.reading = reading.redacted(self.redactor.texts)
+        call.number = recording.add(reading, kept, is_read=is_read)
         received = Received(recording, call.number)
         response.extensions[EXTENSION] = received
         if is_told:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from ...cassettes import Begun, Cassette, SessionRecording
+from ...cassettes import Cassette, SessionRecording
 from ...errors import CassetteError, DirectMailLabError
 from ...exchange.bodies import MAX_UNPACKED_BYTES, missing_body, unpack
-from ...exchange.httpx_values import httpx, is_write, kind_of_failure, request_value
+from ...exchange.httpx_values import (
+    httpx,
+    is_write,
+    kind_of_failure,
+    request_value,
+    response_value,
+)
 from ...exchange.values import (
     LEFT,
     Interaction,
     Request,
     Response,
-    text_headers,
 )
 from ...tracebacks import clear_locals, without_traceback
 from .body import Body
@@ -84,7 +89,7 @@ class _Exchange:
         self._request = request
         self._started = transport.timer()
         cassette = transport.cassette
-        self._begun: Begun | None = None
+        self._begun: int | None = None
         if cassette is not None:
             self._begun = cassette.start(request.method)
         self._call = call_of(request)
@@ -104,7 +109,7 @@ class _Exchange:
     def _time(self) -> None:
         """Note when the response came."""
         self._elapsed_s = round(self._transport.timer() - self._started, 6)
-        self._at = self._transport.clock()
+        self._at = datetime.fromtimestamp(self._transport.clock(), UTC)
 
     # -- a response came -------------------------------------------------------------------------
 
@@ -114,21 +119,19 @@ class _Exchange:
         self._time()
         transport = self._transport
         is_recorded = transport.cassette is not None
+        # Not the response itself, whose body refers to this exchange.
+        self._response = response_value(response, b"")
         self._observed = transport.observe(
             transport.recording,
             self._request,
             response,
-            at=self._at,
-            elapsed_s=self._elapsed_s,
+            self._interaction(self._response),
+            is_read=False,
             is_told=not is_recorded,
         )
-        # Not the response itself, whose body refers to this exchange.
-        self._status = response.status_code
-        self._reason = response.reason_phrase
-        self._headers = response.headers.raw if is_recorded else []
         body = Body(response.stream, self._ended, self._explain)
         length = response.headers.get("content-length", "")
-        if self._request.method == "HEAD" or self._status in _BODILESS:
+        if self._request.method == "HEAD" or self._response.status in _BODILESS:
             body.length = 0
         elif length.isdecimal():
             body.length = int(length)
@@ -162,11 +165,13 @@ class _Exchange:
             changes["is_aborted"] = not isinstance(error, Exception)
         try:
             if cassette is not None:
-                changes |= self._write(self._response(plain, incomplete), cassette)
+                changes |= self._write(
+                    replace(self._response, body=plain, incomplete=incomplete), cassette
+                )
         except CassetteError as failure:
             if error is None or isinstance(error, GeneratorExit):
                 failure.add_note(
-                    f"The service had responded with {self._status} to the "
+                    f"The service had responded with {self._response.status} to the "
                     f"{self._request.method}: the request was carried out, and only its recording "
                     "failed. interactions() has the response."
                 )
@@ -174,7 +179,8 @@ class _Exchange:
             error.add_note(f"This could not be recorded: {failure}")
         except KeyboardInterrupt:  # redacting a long body takes a while
             assert cassette is not None, "nothing else takes long here"
-            self._write(self._response(missing_body(body.size), incomplete), cassette)
+            lost = missing_body(body.size)
+            self._write(replace(self._response, body=lost, incomplete=incomplete), cassette)
             raise
         finally:  # the session keeps the response even if it was not recorded
             number = self._observed.number
@@ -200,7 +206,8 @@ class _Exchange:
         if is_last:
             body.leave()
         elif cassette is not None:
-            self._write(self._response(self._plain(body), LEFT), cassette)
+            read = self._plain(body)
+            self._write(replace(self._response, body=read, incomplete=LEFT), cassette)
 
     def _plain(self, body: Body) -> bytes:
         """Return what was read of a body, decompressed, or a placeholder."""
@@ -208,11 +215,6 @@ class _Exchange:
         if kept is None:
             return missing_body(body.size)
         return _decoded(kept, self._coding) if self._coding else kept
-
-    def _response(self, body: bytes, incomplete: str) -> Response:
-        """Return the response as the cassette keeps it."""
-        headers = text_headers(self._headers)
-        return Response(self._status, self._reason, headers, body, incomplete=incomplete)
 
     # -- no response came ------------------------------------------------------------------------
 
@@ -240,15 +242,8 @@ class _Exchange:
             about["no_response"] = no_response.no_response
         else:
             return
-        transport.observe(
-            transport.recording,
-            self._request,
-            httpx.Response(0),
-            at=self._at,
-            elapsed_s=self._elapsed_s,
-            body=b"",
-            **about,
-        )
+        kept = self._interaction(Response(0))
+        transport.observe(transport.recording, self._request, httpx.Response(0), kept, **about)
 
     def _no_response(self, error: BaseException) -> Response | None:
         """Return the response to keep for one that did not come, or None to keep nothing.
@@ -268,12 +263,13 @@ class _Exchange:
 
     # -- both ------------------------------------------------------------------------------------
 
+    def _interaction(self, response: Response) -> Interaction:
+        self._sent = self._sent or request_value(self._request)
+        return Interaction(self._sent, response, self._at, self._elapsed_s, self._attempt)
+
     def _write(self, response: Response, cassette: Cassette) -> dict[str, Any]:
         """Record an interaction; return what a reading says about that."""
-        sent = self._sent or request_value(self._request)
-        at = datetime.fromtimestamp(self._at, UTC)
-        interaction = Interaction(sent, response, at, self._elapsed_s, self._attempt)
-        if cassette.record(interaction, self._begun) is None:
+        if cassette.record(self._interaction(response), self._begun) is None:
             return {}
         self._call.recorded = self._attempt  # what before_record leaves out does not count
         return {
