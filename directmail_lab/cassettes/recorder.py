@@ -175,12 +175,11 @@ class Recorder:
         if os.getpid() != self._process:  # a forked child
             return None
         if self.closed:
-            known = (
-                " Its recording says that no response came." if number in self._in_flight else ""
-            )
+            known = " It has the request as one without a response."
             self._notice(
                 f"The response to a {interaction.request.method} came after the recording of "
-                f"cassette {self._path.stem!r} had ended. It is not recorded.{known}"
+                f"cassette {self._path.stem!r} had ended, and is not in it."
+                + (known if number in self._in_flight else "")
             )
             return None
         text, written = self.redactor.redacted_text(interaction, layout.interaction_text)
