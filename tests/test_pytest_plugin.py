@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import aiohttp  # noqa: F401
 import cassette_samples as samples
 import httpcore  # noqa: F401
+import httpx
 import pandas  # noqa: F401
 import pytest
 import pytest_recording.plugin  # noqa: F401
@@ -545,7 +546,13 @@ def test_a_write_is_recorded_if_it_is_allowed(run, account, marker, options):
 
     run(marked(marker, ONE_WRITE), passed=1)
     missing.stdout.fnmatch_lines(["E *Record this test: pytest *=once --directmail-allow-writes"])
-    refused.stdout.fnmatch_lines(["*--directmail-allow-writes, or *directmail(allow_writes=True)*"])
+    refused.stdout.fnmatch_lines(
+        [
+            "*--directmail-allow-writes, or *directmail(allow_writes=True)*",
+            "the recording was not kept, since the test failed",
+            "to record it again: pytest *=once --directmail-allow-writes",
+        ]
+    )
     assert not sent
     assert account.requests == {"POST /v1/letters": 1}
 
@@ -809,6 +816,34 @@ def test_the_marker_and_the_ini_file_say_what_is_patched(
     run(marked(f"unplayed='allow', {patch}", source), **{outcome: 1})
 
 
+def test_patched_clients_reach_hosts_that_are_ignored(run, service):
+    """What the code under test sends to its own local server is neither recorded nor played."""
+    call = f"httpx.get('{service.base_url}/v1/lists', auth=('{service.api_key}', '')).is_success"
+    source = f"def test_me():\n    import httpx\n    assert {call}"
+
+    run(
+        marked(f"patch=True, ignore_hosts=['{httpx.URL(service.base_url).host}']", source), passed=1
+    )
+    assert not OWN.exists()
+
+
+def test_a_test_that_asks_another_region_is_told_how_to_leave_the_host_out(run, account):
+    """To record it again would only help until it asks the first region again."""
+    recorded(OWN, account)
+    there = "http://127.0.0.1:9/v1/users/me"
+    source = f"def test_me():\n    import httpx\n    assert httpx.get('{there}').is_success"
+    failed = run(marked("patch=True", source), failed=1)
+    matched = 'match_on=["method", "path", "query", "body"]'
+
+    failed.stdout.fnmatch_lines(
+        [
+            f"*GET {there} is not recorded, but GET /v1/users/me is",
+            f"*To compare no host*directmail({matched.replace('[', '[[]')})",
+        ]
+    )
+    run(marked(f"patch=True, {matched}", source), passed=1)
+
+
 # -- responses of the test's own -----------------------------------------------------------------
 
 
@@ -898,6 +933,37 @@ def test_a_response_of_the_tests_own_stands_for_a_recorded_one(run, service, tar
     source = "def test_me(directmail): directmail.respond('/v1/lists'); directmail.get('/v1/lists')"
 
     run(source, passed=1, errors=errors)
+
+
+def test_a_response_of_the_tests_own_is_like_one_from_the_network(run):
+    """It has a latency; None is JSON's null; an error is raised as it was given."""
+    source = """
+    import httpx, pytest
+
+    def test_own(directmail):
+        directmail.respond("/v1/lists", method="get", json=None)
+        response = directmail.get("/v1/lists")
+        assert response.elapsed.total_seconds() >= 0
+        assert response.json() is None
+        assert response.headers["content-type"] == "application/json"
+        directmail.respond("/v1/lists", error=httpx.ReadTimeout("slow"), times=2)
+        for _ in range(2):
+            with pytest.raises(httpx.ReadTimeout, match="slow"):
+                directmail.client.get("/v1/lists")
+    """
+    run(source, passed=1)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/lists?page=1", "https://api.example.test/v1/lists", "v1/lists", "/v1/lists#a"]
+)
+def test_a_path_that_no_request_can_have_is_refused(path):
+    """Without that, the test would fail at its end, and say that no request had the response."""
+    with (
+        RespondingSession("https://api.example.test") as session,
+        pytest.raises(ValueError, match="a path such as /v1/lists"),
+    ):
+        session.respond(path)
 
 
 def test_a_response_that_no_request_had_fails_the_test(run):

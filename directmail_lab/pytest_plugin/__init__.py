@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..arguments import VCR_MODES, RecordMode
+from ..arguments import VCR_MODES, RecordMode, check_names
 from .mismatches import add_to_report, hide_our_frames
 from .settings import (
     OPTION,
@@ -172,7 +172,9 @@ def _session(
                 from ..sessions.session import transport_of
                 from .patched import patched
 
-                stack.enter_context(patched(transport_of(session), use.failure_for_client))
+                hosts = check_names("ignore_hosts", settings.ignore_hosts)
+                transport = transport_of(session)
+                stack.enter_context(patched(transport, use.failure_for_client, hosts))
             use.start(session)
             node.stash[USE] = use
             make_current(session)
@@ -206,6 +208,7 @@ def pytest_runtest_makereport(
     uses = _uses_of(item)
     if uses:
         hide_our_frames(call, item.config)
+        _note_refused_write(call, uses)
     report = yield
     for use in uses:
         use.note_report(report)
@@ -214,6 +217,15 @@ def pytest_runtest_makereport(
         if use.has_ended:  # pytest keeps all tests until the run ends
             del use.node.stash[USE]
     return report
+
+
+def _note_refused_write(call: pytest.CallInfo[Any], uses: list[Use]) -> None:
+    from ..errors import WriteRefusedError
+
+    for use in uses:
+        use.was_refused_a_write |= bool(
+            call.excinfo and call.excinfo.errisinstance(WriteRefusedError)
+        )
 
 
 def _uses_of(item: pytest.Item) -> list[Use]:

@@ -43,7 +43,10 @@ def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) ->
 def _lines(use: Use, *, has_values: bool) -> Iterator[str]:
     """Yield the lines that say how a cassette was used."""
     yield f"{use.shown_path}, record mode {use.record_mode}"
-    yield from _listed("left unplayed", use.titles(use.unplayed))
+    if use.makes_new:
+        yield "the recording was not kept, since the test failed"
+    else:
+        yield from _listed("left unplayed", use.titles(use.unplayed))
     yield from _listed("not recorded", dict.fromkeys(error.request for error in use.refused))
     if use.cut:
         yield from _listed("recorded only as far as it was read then", dict.fromkeys(use.cut))

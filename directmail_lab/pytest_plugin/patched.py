@@ -7,7 +7,7 @@ and timeouts. It adds nothing to a request, and does not pace or repeat it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from inspect import unwrap
@@ -23,19 +23,27 @@ from ..sessions.transports.extensions import EXTENSION, call_of
 
 @contextmanager
 def patched(
-    session: Transport, as_raised: Callable[[DirectMailLabError], BaseException]
+    session: Transport,
+    as_raised: Callable[[DirectMailLabError], BaseException],
+    ignore_hosts: Collection[str],
 ) -> Iterator[None]:
-    """Let httpx's clients send through a session's transport.
+    """Let httpx's clients send through a session's transport, except to the ignored hosts.
 
     ``as_raised`` converts an error of ours before a client raises it.
     """
+
+    def passes(request: httpx.Request) -> bool:
+        """Return whether a request is sent as it is; a session's own has passed its transports."""
+        is_own = EXTENSION in request.extensions and call_of(request).send is None
+        return is_own or request.url.host in ignore_hosts
+
     # The session of a module, or vcrpy, may have wrapped the methods already.
     send: Any = unwrap(httpx.HTTPTransport.handle_request)
     send_async: Any = unwrap(httpx.AsyncHTTPTransport.handle_async_request)
 
     @wraps(send)
     def handle_request(connections: Any, request: httpx.Request) -> httpx.Response:
-        if _is_of_a_session(request):
+        if passes(request):
             return cast("httpx.Response", send(connections, request))
         call_of(request).send = partial(send, connections)
         try:
@@ -46,7 +54,7 @@ def patched(
 
     @wraps(send_async)
     async def handle_async_request(connections: Any, request: httpx.Request) -> httpx.Response:
-        if _is_of_a_session(request):
+        if passes(request):
             return cast("httpx.Response", await send_async(connections, request))
         call_of(request).send = partial(send_async, connections)
         try:
@@ -59,8 +67,3 @@ def patched(
         patch.setattr(httpx.HTTPTransport, "handle_request", handle_request)
         patch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", handle_async_request)
         yield
-
-
-def _is_of_a_session(request: httpx.Request) -> bool:
-    """Return whether a session's own client sends a request: it has passed its transports."""
-    return EXTENSION in request.extensions and call_of(request).send is None

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..exchange.httpx_values import httpx
+from ..arguments import argument_error
+from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.operations import base_path
 from ..sessions.session import Session, transport_of
 
@@ -38,7 +39,7 @@ class RespondingSession(Session):
         method: str = "GET",
         times: int = 1,
         status: int = 200,
-        error: type[Exception] | None = None,
+        error: Exception | type[Exception] | None = None,
         **content: Any,
     ) -> None:
         """Give the next requests to an operation this response. Nothing is sent for them.
@@ -60,18 +61,38 @@ class RespondingSession(Session):
         status
             The status of the response.
         error
-            The class of an error to raise instead, such as `httpx.ReadTimeout`.
+            An error to raise instead, or its class, such as `httpx.ReadTimeout`.
         **content
             What else the response has: ``json``, ``text``, ``headers`` and so
             on, as an `httpx.Response` takes them.
+
+        Raises
+        ------
+        ValueError
+            No request can have this path.
         """
+        url = parse_url(path)
+        if url.host or url.query or url.fragment or not path.startswith("/"):
+            raise argument_error(
+                f"respond() takes a path such as /v1/lists, without host and query: not {path!r}."
+            )
+        if content.get("json", content) is None:  # httpx would send no body
+            headers = httpx.Headers({"Content-Type": "application/json"})
+            headers.update(content.get("headers"))
+            content = {"content": b"null", "headers": headers}
 
         def respond(request: httpx.Request) -> httpx.Response:
-            if error is None:
-                return httpx.Response(status, **content)
-            raise error(f"The test responds to {request.method} {path} with this error.")
+            if isinstance(error, Exception):
+                raise error
+            if error is not None:
+                raise error(f"The test responds to {request.method} {path} with this error.")
+            made = httpx.Response(status, **content)
+            # As one that comes from the network: its client reads and times it.
+            return httpx.Response(
+                status, headers=made.headers, stream=made.stream, extensions=made.extensions
+            )
 
-        self.unused += [(method, path, function or respond)] * times
+        self.unused += [(method.upper(), url.path, function or respond)] * times
 
     def _respond_to(self, request: httpx.Request) -> httpx.Response | None:
         path = request.url.path

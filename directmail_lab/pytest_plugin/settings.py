@@ -70,6 +70,9 @@ class Settings:
     patch: bool = _setting(
         False, True, False, ini="true: httpx clients of the code under test, too", kind="bool"
     )
+    ignore_hosts: Sequence[str] = _setting(
+        (), ini="hosts to which patched clients send as without the plugin", kind="args"
+    )
     before_record: BeforeRecord | None = None
 
     @property

@@ -46,6 +46,7 @@ class Use:
     refused: list[NotRecordedError] = field(default_factory=list)
     client_errors: list[str] = field(default_factory=list)  # errors that a client may have caught
     cut: list[str] = field(default_factory=list)  # read to the end of a part of their response
+    was_refused_a_write: bool = False
     has_ended: bool = False
     _was_there: bool = False  # the file, before the test
     _count_before: int = 0  # the interactions of the cassette when it was opened
@@ -137,6 +138,11 @@ class Use:
         return self.cassette.updates and self._was_there
 
     @property
+    def makes_new(self) -> bool:
+        """Whether it recorded a cassette that was not there: a failure then keeps none."""
+        return self.cassette.records and not self._was_there
+
+    @property
     def shown_path(self) -> str:
         return relative(self.path, self.node.config)
 
@@ -147,7 +153,8 @@ class Use:
 
         command = command_to_record(self.node, "all" if self.path.exists() else "once")
         methods = {error.request.partition(" ")[0] for error in self.refused}
-        return command if methods <= SAFE_METHODS else f"{command} {WRITES_OPTION}"
+        writes = self.was_refused_a_write or not methods <= SAFE_METHODS
+        return f"{command} {WRITES_OPTION}" if writes else command
 
     def _problem(self) -> str:
         """Return why a test that passed must fail, or an empty string.
@@ -172,6 +179,7 @@ class Use:
 
         They say what happened, and which command records the test again.
         """
+        from ..cassettes.matching import ORIGIN
         from ..cassettes.mismatch import changing_values
         from ..display import CONTROLS
 
@@ -184,6 +192,12 @@ class Use:
             what = f"{error.request} {how}"
         error.advice = f"Record this test again: {self.command}"
         rules = changing_values(error.nearest[0][1]) if error.nearest else []
+        parts = set(error.nearest[0][1]) if error.nearest else set()
+        if parts and parts.issubset(ORIGIN):
+            error.advice = (
+                "To compare no host, for tests of several regions: "
+                '@pytest.mark.directmail(match_on=["method", "path", "query", "body"])'
+            )
         if rules:
             error.advice = (
                 "Only values that change with each run differ. Leave them out: "
