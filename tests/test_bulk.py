@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -48,6 +49,48 @@ def test_results_have_the_order_of_the_paths_and_include_failures(items, concurr
 
         assert dm.get_many([]) == []
     assert numbers(got) == EXPECTED
+
+
+class AtOnce(BaseHTTPRequestHandler):
+    """Responds to three requests at once, and refuses the others without a header of limits."""
+
+    protocol_version = "HTTP/1.1"
+    places = threading.Semaphore(3)
+    headers_of_limits: ClassVar[dict[str, str]] = {}
+    statuses: ClassVar[list[int]] = []
+
+    def log_message(self, *_): ...
+
+    def do_GET(self):
+        is_free = self.places.acquire(blocking=False)
+        self.statuses.append(200 if is_free else 429)
+        if is_free:
+            time.sleep(0.02)  # the work of this service
+            self.places.release()
+        self.send_response(200 if is_free else 429)
+        for name, value in {**self.headers_of_limits, "Content-Length": "2"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+
+LEFT = {"X-RateLimit-Limit": "300", "X-RateLimit-Remaining": "100", "X-RateLimit-Reset": "60"}
+
+
+@pytest.mark.parametrize("headers", [{}, LEFT])
+def test_a_limit_on_simultaneous_requests_loses_none(headers, monkeypatch):
+    """Fewer are sent at once, those refused are sent again, and a line says how many worked."""
+    monkeypatch.setattr(AtOnce, "headers_of_limits", headers)
+    monkeypatch.setattr(AtOnce, "statuses", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), AtOnce) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        dm.connect(f"http://127.0.0.1:{server.server_port}", "a-key")
+        with pytest.warns(UserWarning, match=r"get_many\(…, concurrency=[12]\)"):
+            got = dm.get_many([f"/v1/items/{n}" for n in range(30)])
+        server.shutdown()
+
+    assert [each.status_code for each in got] == [200] * 30
+    assert AtOnce.statuses.count(429) < 20
 
 
 def test_the_first_of_several_failures_is_named_in_full(items):

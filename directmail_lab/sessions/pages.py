@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from decimal import Decimal
@@ -18,7 +17,7 @@ from ..exchange.sent_values import add_params, json_text
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
 from .clients.refusals import check, service_error
-from .transports.extensions import EXTENSION, Call, received_of
+from .transports.extensions import EXTENSION, Batch, Call, received_of
 from .transports.writes import IF_SENT
 
 if TYPE_CHECKING:
@@ -46,13 +45,13 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     for position, path in enumerate(paths):
         group = position if session.cassette is None else path
         groups.setdefault(group, []).append(position)
-    over = threading.Event()
+    batch = Batch(concurrency)
 
     def send_each(positions: Iterable[int]) -> None:
         for position in positions:
-            if over.is_set():
+            if batch.is_over.is_set():
                 return
-            extensions = {EXTENSION: Call(cancelled=over)}
+            extensions = {EXTENSION: Call(batch=batch)}
             try:
                 results[position] = session.client.get(paths[position], extensions=extensions)
             except Exception as error:
@@ -67,10 +66,16 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
                 done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
                 bar.update(len(done))
     except KeyboardInterrupt:
-        over.set()
+        batch.is_over.set()
     pool.shutdown(wait=False, cancel_futures=True)
     results = results.copy()  # a thread may still change the list after an interrupt
     _say_failures(session, results)
+    if batch.most < concurrency:
+        _say(
+            f"The service refused some requests while {concurrency} were under way (429), and "
+            f"answered {plural(batch.most, 'request')} at a time. "
+            f"To send no more at once: get_many(…, concurrency={batch.most})."
+        )
     return results
 
 
@@ -90,6 +95,10 @@ def _say_failures(session: Session, results: list[Result]) -> None:
     reason = getattr(first, "what", "") or redacted(str(first))
     text = f"{len(failed):,} of {plural(len(results), 'request')} failed"
     text += f"; the first, [{failed[0]}]: {reason}"
+    _say(text)
+
+
+def _say(text: str) -> None:
     if not say_in_notebook(text):
         warn_caller(text)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,25 @@ class Sent(Enum):
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class Batch:
+    """The requests of one `get_many`.
+
+    Attributes
+    ----------
+    most
+        How many may be under way at once. It is halved if a service refuses that many.
+    sending
+        Those that are under way.
+    is_over
+        Once this event is set, no more are sent.
+    """
+
+    most: int
+    sending: set[object] = field(default_factory=set)
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Call:
     """A request, and those that follow its redirects: what its caller wants, and what has happened.
 
@@ -43,8 +62,8 @@ class Call:
         test makes. Such a request is not paced and not repeated, and gets no key.
     reads_at_once
         Whether its caller gets the response with its body.
-    cancelled
-        Once this event is set, the request is no longer sent.
+    batch
+        The requests that are sent together with it.
     sent
         What of it was sent.
     is_ours
@@ -66,7 +85,7 @@ class Call:
     wants_key: bool = False
     send: Callable[[httpx.Request], Any] | None = None
     reads_at_once: bool = False
-    cancelled: threading.Event | None = None
+    batch: Batch | None = None
     sent: Sent = Sent.NOTHING
     is_ours: bool = False
     attempt: int = 0

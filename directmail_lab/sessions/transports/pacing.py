@@ -40,6 +40,8 @@ _RETRIED_ERRORS = (httpx.NetworkError, httpx.RemoteProtocolError)
 # A shorter wait gets no progress bar. A long one is slept in pieces, since the clock may be set.
 _SHOWN_FROM_S = 1.0
 _LONGEST_PIECE_S = 0.5
+# A request that waits for one of its batch asks again after this time.
+_TURN_S = 0.02
 
 
 class Allowances:
@@ -135,8 +137,9 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     Any number of threads, tasks and event loops may use one. ``inner`` must note the reading of
     each response (see `Call`). A read that is refused with 429 waits for the renewal and is
-    sent again, eight times in all; it does not count as failed. Clients of other libraries wait and
-    retry by themselves, so their requests pass at once.
+    sent again, eight times in all; it does not count as failed. If it was refused while others of
+    its batch were under way and requests remained, fewer are sent at once. Clients of other
+    libraries wait and retry by themselves, so their requests pass at once.
 
     Parameters
     ----------
@@ -228,6 +231,9 @@ class _Attempts:
         self._refusals = 0
         self._reason = ""
         self._bar: Any = None
+        # How many of its batch were under way when it was sent, and how many might have been.
+        self._together = 0
+        self._most = 0
 
     def wait_s(self) -> float:
         """Return after how many seconds to ask again, or 0 if the request may be sent.
@@ -237,13 +243,20 @@ class _Attempts:
         AllowanceExhaustedError
             The request may not wait until the allowance renews.
         """
-        if self._call.cancelled is not None and self._call.cancelled.is_set():
+        batch = self._call.batch
+        if batch is not None and batch.is_over.is_set():
             raise DirectMailLabError("The request was cancelled while it waited.", "Send it again.")
         now = self._clock()
         seconds = self._not_before - now
         if seconds <= 0.0:
             with self._lock:
+                if batch is not None and len(batch.sending) >= batch.most:
+                    return _TURN_S
                 seconds = self._allowance.wait_s(now, self)
+                if batch is not None and not seconds:
+                    batch.sending.add(self)
+                    self._together = len(batch.sending)
+                    self._most = batch.most
         if seconds and now + seconds > self._give_up_at:
             raise self._exhausted(now)
         return seconds
@@ -299,10 +312,15 @@ class _Attempts:
         if isinstance(outcome, httpx.Response):
             reading = self._call.reading
             is_retried = outcome.status_code in _RETRIED_STATUSES
-        self._settle(reading)
+        is_one_too_many = reading is not None and self._is_one_too_many(reading)
+        self._settle(None if is_one_too_many else reading)
         if not (is_retried and self._transport.retry and _may_repeat(self._request)):
             return False
         now = self._clock()
+        if reading is not None and is_one_too_many:
+            self._send_fewer()
+            self._not_before = now + (reading.retry_after_s or 0.0)
+            return True
         if reading is not None and reading.status == 429:
             self._refusals += 1
             if self._refusals == _MOST_REFUSALS:
@@ -319,10 +337,30 @@ class _Attempts:
         most = _ATTEMPTS_TO_CONNECT if isinstance(outcome, httpx.ConnectError) else _ATTEMPTS
         return self._failures < most and self._not_before <= self._give_up_at
 
+    def _is_one_too_many(self, reading: Reading) -> bool:
+        """Return whether a request was refused because others were under way.
+
+        That is so if requests remained, or if nothing is known of that.
+        """
+        batch = self._call.batch
+        if batch is None or reading.status != 429:
+            return False
+        left = self._allowance.remaining if reading.remaining is None else reading.remaining
+        return left != 0 and max(self._together, len(batch.sending)) > 1
+
+    def _send_fewer(self) -> None:
+        batch = self._call.batch
+        assert batch is not None, "only then it is called"
+        with self._lock:
+            if batch.most == self._most:  # else another one of those has halved it
+                batch.most = max(1, batch.most // 2)
+
     def _settle(self, reading: Reading | None) -> None:
         if reading is not None and reading.age_s:
             reading = None  # a cache knows what remained, not what remains
         with self._lock:
+            if self._call.batch is not None:
+                self._call.batch.sending.discard(self)
             self._allowance.settle(self, reading)
             if reading is not None:
                 self._transport.allowances.observe(self._operation, reading)
