@@ -51,12 +51,24 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
         ({"errors": {"zip": ["Long", "No"], "to": "No"}}, "zip: Long; zip: No; to: No"),
         ({"errors": [{"field": f"f{n}", "message": "No"} for n in range(9)]}, FIVE),
         ({"errors": {f"f{n}": "No" for n in range(9)}}, FIVE),
-        ({"code": "E1", "id": "req_1", "name": {"field": "zip"}}, ""),
+        (
+            {"code": "E1", "id": "req_1", "at": {"field": "zip"}},
+            "{'code': 'E1', 'id': 'req_1', 'at': {'field': 'zip'}}",
+        ),
+        (
+            {"fehler": [{"feld": "contact_id", "grund": "fehlt"}]},
+            "{'fehler': [{'feld': 'contact_id', 'grund': 'fehlt'}]}",
+        ),
+        (
+            {"result": {"problems": {"list": [{"at": "address.zip"}]}}},
+            "{'result': {'problems': {'list': [{'at': 'address.zip'}]}}}",
+        ),
+        ({"api_key": "live4", "at": "zip"}, "{'api_key': '<REDACTED>', 'at': 'zip'}"),
         ({"error": "invalid", "error_description": "Old token"}, "invalid; Old token"),
         ([{"message": "Bad date"}, {"message": "Bad date"}], "Bad date"),
-        ({"error": True, "message": None, "data": {"message": "about a letter"}}, ""),
-        ({"errors": {"a": {"error": 5}}, "user": "Ada"}, ""),
-        ("Bad date", ""),
+        ({"errors": {"a": {"error": 5}}}, "{'errors': {'a': {'error': 5}}}"),
+        ({"user": "ada@example.com"}, "{'user': 'person-739160f0@example.invalid'}"),
+        ("Bad date", "'Bad date'"),
         (b"<p>Bad date</p>", ""),
         (b"", ""),
     ],
@@ -102,16 +114,24 @@ def test_a_quoted_message_is_redacted_printable_and_short(service, unpaced, text
     "body",
     [
         b'{"error": ' * 50_000,
-        b'{"error": ' * 900 + b'"deep"' + b"}" * 900,
         json.dumps({"error": "big", "data": LONG * 700}).encode(),
         b'{"error": "\xff"}',
     ],
-    ids=["cut", "deep", "2 MB", "not UTF-8"],
+    ids=["cut", "2 MB", "not UTF-8"],
 )
 def test_a_body_that_is_not_a_short_message_is_not_quoted(service, unpaced, body):
     error = refusal(service, unpaced, body)
 
     assert error.said == ""
+    assert error.advice.endswith("To see the whole response: interactions(number=1).")
+
+
+def test_a_long_body_of_another_shape_is_quoted_in_part(service, unpaced):
+    """The advice names the call that shows the rest of it."""
+    body = b'{"error": ' * 900 + b'"deep"' + b"}" * 900
+    error = refusal(service, unpaced, body)
+
+    assert error.said == "{'error': " * 19 + "{'error':…"
     assert error.advice.endswith("To see the whole response: interactions(number=1).")
 
 

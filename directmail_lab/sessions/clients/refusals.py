@@ -85,7 +85,7 @@ def service_error(
     advice = advice.format(redacted(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}"))
     if status == 429:
         advice += _renewal(response)
-    if response.content and not said and received.number:
+    if response.content and (not said or said.endswith("…")) and received.number:
         advice += f"{SEE_WHOLE}interactions(number={received.number})."
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     # The key is searched in more than is shown, so that one at the excerpt's end is found.
@@ -113,6 +113,8 @@ def outcome(response: httpx.Response, redacted: Callable[[str], str]) -> str:
 def said_in(response: httpx.Response, redacted: Callable[[str], str]) -> str:
     """Return what the body of an error says to people, on one short line, or an empty string.
 
+    If no usual member of its JSON says anything, the line is the start of the JSON.
+
     An error is stored in notebooks and logs without being asked for. So besides the key, it has no
     credential, e-mail address or telephone number in the forms that a recording knows.
     """
@@ -121,7 +123,8 @@ def said_in(response: httpx.Response, redacted: Callable[[str], str]) -> str:
     body, _ = read_json(response.content, response.charset_encoding)
     redactor = Redactor(redact=["personal"])
     lines: list[str] = []
-    for text in _texts_for_people(body):
+    whole = [decode_text(response.content, response.charset_encoding)] if body else []
+    for text in list(_texts_for_people(body)) or whole:
         words = redactor.text(redacted(text)).split()
         line = printable(" ".join(words)).replace('"', "'").rstrip(".")
         line = line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
