@@ -204,6 +204,21 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
     assert "tour" not in cassettes_by_name()
 
 
+def test_the_error_for_a_missing_cassette_names_own_folders_and_one_nearby(here, monkeypatch):
+    """The packaged folder is of no use to a reader; the path that it names can be replayed."""
+    (here / "other" / "cassettes").mkdir(parents=True)
+    (here / "other" / "cassettes" / "near.yaml").touch()
+    with pytest.raises(CassetteNotFoundError) as caught:
+        find_cassette("near")
+
+    assert "site-packages" not in str(caught.value)
+    assert str(Path("directmail_lab")) not in caught.value.what
+    assert "There is one in another folder: replay('other/cassettes/near.yaml')" in str(
+        caught.value
+    )
+    assert find_cassette("other/cassettes/near.yaml").samefile(here / "other/cassettes/near.yaml")
+
+
 @pytest.mark.parametrize("name", ["tour", Path("cassettes/tour")])
 def test_the_error_for_a_missing_cassette_names_the_searched_folders(tmp_path, name):
     """The error also says how to record it; "in .." at the end of a sentence would mislead."""

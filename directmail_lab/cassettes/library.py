@@ -54,21 +54,34 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
         name = Path(name)
     title = cassette_name(name)
     # Each folder once: in a checkout, the nearest folder may be the packaged one.
-    own = [name.parent.absolute()] if isinstance(name, Path) else [*first, *_folders()]
-    folders = dict.fromkeys(own)
-    path = _find_in(folders, name)
+    own = [name.parent.absolute()] if isinstance(name, Path) else [*first, *_own_folders()]
+    path = _find_in(dict.fromkeys([*own, *_packaged_folders()]), name)
     if path is not None:
         return path
     # Unlike Path.is_file, it raises nothing for a name that is too long.
     if os.path.isfile(name):  # noqa: PTH113
         return Path(name)
+    advice = f"Record it with record({title!r})"
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
-    places = " or ".join(map(str, folders)) or "any folder"
+    places = " or ".join(map(str, own)) or "a folder cassettes, here or above"
+    near = next(_near(name), None) if isinstance(name, str) else None
+    if near is not None:
+        advice = f"There is one in another folder: replay({typed_path(near)!r})"
     raise CassetteNotFoundError(
         f"There is no cassette {title!r} in {places}. {hint}".strip(),
-        f"Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
+        f"{advice}, or name one that `directmail-lab cassette list` shows.",
     )
+
+
+def _near(name: str) -> Iterator[Path]:
+    """Yield the cassettes of a name in the folders beside and below the working directory."""
+    with suppress(OSError):
+        for start in (Path.cwd(), Path.cwd().parent):
+            for folder in sorted(start.glob(f"*/{_FOLDER}")):
+                path = _find_in([folder], name)
+                if path is not None:
+                    yield path
 
 
 def _find_in(folders: Iterable[Path], name: str | Path) -> Path | None:

@@ -332,7 +332,8 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Mod
         parse_age(max_age)
     path = new_cassette_path(cassette)
     if not (path.is_file() and path.stat().st_size):
-        what = f"There is no key, and no cassette {cassette_name(cassette)!r} yet."
+        name = cassette_name(cassette)
+        what = f"There is no key, and no cassette {name!r} in {path.parent} yet."
         raise NotConnectedError(what, "Sign in, then run this again to record it.")
 
     def advise(error: NotRecordedError) -> None:
