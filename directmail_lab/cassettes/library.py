@@ -61,23 +61,22 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     # Unlike Path.is_file, it raises nothing for a name that is too long.
     if os.path.isfile(name):  # noqa: PTH113
         return Path(name)
-    advice = f"Record it with record({title!r})"
     names = cassettes_by_name() if isinstance(name, str) else ()
     hint = did_you_mean(repr(title), map(repr, names))
-    places = " or ".join(map(str, own)) or "a folder cassettes, here or above"
     near = next(_near(name), None) if isinstance(name, str) else None
     if near is not None:
-        advice = f"There is one in another folder: replay({typed_path(near)!r})"
+        hint = f"There is one in another folder: replay({typed_path(near)!r})."
+    places = " or ".join(map(str, own)) or "a folder cassettes, here or above"
     raise CassetteNotFoundError(
         f"There is no cassette {title!r} in {places}. {hint}".strip(),
-        f"{advice}, or name one that `directmail-lab cassette list` shows.",
+        f"Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
     )
 
 
 def _near(name: str) -> Iterator[Path]:
-    """Yield the cassettes of a name in the folders beside and below the working directory."""
+    """Yield the cassettes of a name in other folders of the project."""
     with suppress(OSError):
-        for start in (Path.cwd(), Path.cwd().parent):
+        for start in _project_folders(Path.cwd()):
             for folder in sorted(start.glob(f"*/{_FOLDER}")):
                 path = _find_in([folder], name)
                 if path is not None:
