@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pandas as pd
 import pytest
 import vcr
 import yaml
@@ -28,7 +29,7 @@ from directmail_lab import cli
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.cassettes.journal import journal_of
 from directmail_lab.cli import app, programs
-from directmail_lab.cli.output import error_message
+from directmail_lab.cli.output import error_message, show
 from directmail_lab.errors import DirectMailLabError
 from directmail_lab.server.standin import StandIn
 from directmail_lab.share import tutorials
@@ -119,6 +120,26 @@ def test_serve_says_what_it_assumes_and_ends_on_a_signal(tmp_path):
     assert int(headers["X-RateLimit-Reset"]) > 1_700_000_000
     assert "reset_unit='epoch_s'" in printed
     assert (serving.returncode, rest.strip()) == (0, "Stopped.")
+
+
+def test_a_folder_that_is_not_there_is_made_for_jupyterlab(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "_run_jupyterlab", lambda *_: None)
+    result = invoke("lab", tmp_path / "new" / "reports")
+
+    assert result.exit_code == 0
+    assert (tmp_path / "new" / "reports").is_dir()
+
+
+def test_a_pipe_gets_each_row_on_one_line(capsys):
+    """A program that reads the output finds whole paths and values."""
+    path = f"/v1/{'letters/' * 30}"
+    show(pd.DataFrame({"path": [path], "change": ["removed"]}), ["path", "change"])
+
+    printed = capsys.readouterr().out
+    assert [line.split() for line in printed.splitlines()] == [
+        ["path", "change"],
+        [f"{path[:200]}…", "removed"],
+    ]
 
 
 NOWHERE = {"DIRECTMAIL_BASE_URL": "http://127.0.0.1:9", "DIRECTMAIL_API_KEY": "any-key-at-all"}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_CHARACTERS = 200
+_UNBOUNDED = 10_000  # columns: a program that reads a pipe finds each row on one line
 
 FOUND = typer.Exit(1)
 """A command raises this if it found something: exit code 1, as with grep."""
@@ -57,12 +58,13 @@ def print_any_text() -> None:
 def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     """Print these columns, except empty ones, and ``attrs["notes"]`` below.
 
-    Long texts are wrapped, and numbers and times are not. In a pipe, a table has 80 columns.
+    At a terminal, long texts are wrapped, and numbers and times are not.
     """
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    width = None if sys.stdout.isatty() else _UNBOUNDED
+    console = Console(highlight=False, markup=False, emoji=False, width=width)
     table = Table(box=None, pad_edge=False)
     texts = frame[columns].map(_cell)
     texts = texts.loc[:, (texts != "").any()]

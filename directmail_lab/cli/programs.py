@@ -52,7 +52,7 @@ def open_tutorials(port: int | None, no_browser: bool) -> None:
 
 def lab(
     folder: Path = typer.Argument(
-        Path(), exists=True, file_okay=False, help="By default, the folder you are in."
+        Path(), help="By default, the folder you are in. One that is not there is made."
     ),
     port: int | None = PORT,
     no_browser: bool = NO_BROWSER,
@@ -62,6 +62,7 @@ def lab(
     Without `lab`, the command opens the tutorials.
     """
     folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
     shared = shared_notebook(folder)
     notebook = f"notebooks/{shared.name}" if shared else ""
     _run_jupyterlab(folder, notebook, port, no_browser)
