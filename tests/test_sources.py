@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from cassette_samples import har
+from cassette_samples import answered, har, recorded
 from faulty_service import FaultyService
 
 import directmail_lab as dm
@@ -203,7 +203,19 @@ def test_drift_adds_no_interactions(connected, service):
 def test_a_warning_shows_the_name_of_a_file_without_its_escapes(tmp_path):
     """A stranger's folder may have any name in it."""
     (tmp_path / "we\x1b[31mird.yaml").write_text("interactions: [")
-    with pytest.warns(UserWarning, match="cannot be read, and are left out") as warned:
+    with pytest.warns(UserWarning, match="^1 of 1 cassette could not be read") as warned:
         dm.interactions(tmp_path)
 
     assert str(warned[0].message).isprintable()
+
+
+def test_a_warning_says_why_a_file_of_a_folder_could_not_be_read(tmp_path):
+    """In a team's folder, it is often a pointer of git-lfs that nobody has fetched."""
+    recorded(tmp_path / "tour.yaml", answered())
+    (tmp_path / "large.yaml").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.warns(UserWarning, match="^1 of 2 .*: large. .*large.yaml is a pointer of git-lfs"):
+        rows = dm.interactions(tmp_path)
+
+    assert len(rows) == 1
+    with pytest.raises(dm.errors.CassetteError, match="git lfs pull"):
+        dm.interactions(tmp_path / "large.yaml")

@@ -40,6 +40,7 @@ _ForeignLayout = Literal["vcrpy", "json", "har"]
 MAX_FILE_BYTES = 256 * 1024**2
 RECOVERED = "recovered from a recording that did not end"
 _OURS = b'"recorded_with": "directmail-lab'
+_LFS = b"version https://git-lfs"
 _CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
 
 
@@ -366,6 +367,11 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
         return CassetteFormatError(
             f"{path} has a conflict of a merge in git, from line {line} on.",
             f"Keep one side: git checkout --ours {shell_word(typed_path(path))} (or --theirs).",
+        )
+    if data.startswith(_LFS):
+        return CassetteFormatError(
+            f"{path} is a pointer of git-lfs, which stands for the cassette.",
+            "Fetch the cassette: git lfs pull.",
         )
     if _OURS in data:
         advice = "If you edited it, correct that. If not, take it from your version control."

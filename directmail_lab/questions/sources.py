@@ -231,20 +231,21 @@ def describe(recording: Recording) -> dict[str, Any]:
 def _read_folder(folder: Path) -> Iterator[Recording]:
     """Yield the recordings of a folder, with a progress bar; leave out what cannot be read."""
     files = list(cassettes_in(folder))
-    left_out: list[str] = []
+    reasons: dict[str, str] = {}
     with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
         for name, path in files:
             try:
                 recording = read_cassette(path)
                 # Parsed here, where an interaction that cannot be read is caught.
                 yield replace(recording, name=name, interactions=list(recording))
-            except CassetteError:
-                left_out.append(name)
+            except CassetteError as error:
+                reasons[name] = error.what
             bar.update()
-    if left_out:
-        names = printable_line(", ".join(left_out))
+    if reasons:
+        names = shorten(printable_line(", ".join(reasons)), 200, placeholder=" …")
+        first = printable_line(next(iter(reasons.values())))
         warnings.warn(
-            f"{len(left_out):,} of {plural(len(files), 'cassette')} cannot be read, and are left "
-            f"out: {shorten(names, 200, placeholder=' …')}.",
+            f"{len(reasons):,} of {plural(len(files), 'cassette')} could not be read: {names}. "
+            f"{first}",
             stacklevel=4,
         )
