@@ -5,13 +5,23 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import subprocess
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, har, recorded, theirs as written_by_vcrpy
+from cassette_samples import (
+    BASE_URL,
+    answered,
+    get,
+    har,
+    loaded_by_vcrpy,
+    opened,
+    recorded,
+    theirs as written_by_vcrpy,
+)
 from key_search import traces
 from typer.testing import CliRunner
 from vcr.persisters.filesystem import FilesystemPersister
@@ -403,3 +413,93 @@ def test_a_body_is_read_wherever_a_program_puts_it(content, body):
 def test_junk_is_a_format_error(text):
     with pytest.raises(CassetteFormatError, match=r"a\.har"):
         read_har(text.encode("latin-1"), Path("a.har"))
+
+
+# -- conflicts of a merge --------------------------------------------------------------------------
+
+
+def git(folder: Path, *words: str) -> int:
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.test", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", "-C", str(folder), *who, *words], capture_output=True).returncode
+
+
+def record_on_branch(path: Path, branch: str, *interactions: Interaction) -> list[Interaction]:
+    git(path.parent, "checkout", "-qb", branch, "main")
+    base_url = interactions[0].request.uri.rpartition("/")[0]
+    with opened(path, "update", base_url=base_url) as cassette:
+        for each in interactions:
+            cassette.record(each)
+    git(path.parent, "add", ".")
+    git(path.parent, "commit", "-qm", branch)
+    return read_cassette(path).interactions
+
+
+def merged_by_git(path: Path, *sides: list[Interaction], base: int = 2) -> list[list[Interaction]]:
+    """Return what each branch has in a cassette whose merge has left a conflict."""
+    git(path.parent, "init", "-qb", "main")
+    (path.parent / "README").touch()
+    if base:
+        recorded(path, *[answered(get(f"/{number}"), "old") for number in range(base)])
+    git(path.parent, "add", ".")
+    git(path.parent, "commit", "-qm", "base")
+    each = [record_on_branch(path, name, *side) for name, side in zip("ab", sides, strict=True)]
+    assert git(path.parent, "merge", "-q", "a") == 1
+    return each
+
+
+@pytest.mark.parametrize("style", ["merge", "diff3"])
+@pytest.mark.parametrize(
+    ("first", "second", "base", "bodies"),
+    [
+        (["/mine"], ["/yours"], 2, ["old", "old", "/yours", "/mine"]),
+        (["/1"], ["/yours"], 2, ["old", "old", "/yours", "/1"]),
+        (["/1"], ["/1", "/2"], 2, ["old", "/1", "/2"]),
+        (["/mine"], ["/yours"], 0, ["/yours", "/mine"]),
+    ],
+    ids=["both appended", "replaced and appended", "both replaced", "both created"],
+)
+def test_repair_keeps_both_sides_of_a_conflict(tmp_path, style, first, second, base, bodies):
+    """Two colleagues recorded in it: nothing of either is lost, and nothing is there twice."""
+    path = tmp_path / "tour.yaml"
+    git(tmp_path, "init", "-qb", "main")
+    git(tmp_path, "config", "merge.conflictStyle", style)
+    parts = [[answered(get(each), each) for each in side] for side in (first, second)]
+    sides = merged_by_git(path, *parts, base=base)
+    with pytest.raises(CassetteFormatError, match="both sides: directmail-lab cassette repair"):
+        read_cassette(path)
+    said = repair(path)
+
+    joined = read_cassette(path).interactions
+    assert {*joined} == {*sides[0], *sides[1]}
+    assert len({*joined}) == len(joined)
+    assert loaded_by_vcrpy(path) == len(joined)
+    assert [each.response.body.decode() for each in joined] == bodies
+    (line,) = said
+    assert f"of the first and {len(joined) - len(sides[1])} of the second" in line
+
+
+def test_a_merge_of_two_services_is_left_to_its_person(tmp_path):
+    path = tmp_path / "tour.yaml"
+    sides = [[answered(get("/1", base=f"https://{name}.example.test"))] for name in "ab"]
+    merged_by_git(path, *sides, base=0)
+    before = path.read_bytes()
+    with pytest.raises(CassetteError, match=r"two services, https://b\..* and https://a\."):
+        repair(path)
+
+    assert path.read_bytes() == before
+
+
+def test_a_file_with_two_heads_is_an_error(tmp_path):
+    """`merge=union` joins two branches that both create a file; vcrpy reads half of that."""
+    path = tmp_path / "tour.yaml"
+    git(tmp_path, "init", "-qb", "main")
+    (tmp_path / ".gitattributes").write_text("*.yaml merge=union\n")
+    sides = [[answered(get(each))] for each in ("/mine", "/yours")]
+    git(path.parent, "add", ".")
+    git(path.parent, "commit", "-qm", "base")
+    for name, side in zip("ab", sides, strict=True):
+        record_on_branch(path, name, *side)
+
+    assert git(tmp_path, "merge", "-q", "a") == 0
+    with pytest.raises(CassetteFormatError, match="has two heads"):
+        read_cassette(path)

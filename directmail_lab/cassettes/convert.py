@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from difflib import SequenceMatcher
 from itertools import chain
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from ..credentials import known_keys
 from ..display import plural, shell_word
 from ..errors import CassetteError
 from ..exchange.bodies import MissingBody
+from ..exchange.values import Interaction
 from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice
 from ..redaction.suspects import credentials_in, secrets_of, texts_of
-from .files import FileRecording, read_cassette, write_cassette
+from .files import FileRecording, read_cassette, sides_of, write_cassette
 from .journal import journal_of, remove_journal
 from .library import Version, command_name, locked, typed_path, version_of
 from .recorder import fold_left_journal
@@ -113,16 +115,51 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
 def repair(path: Path) -> list[str]:
     """Add what a killed recording left beside a cassette, and return a sentence about that.
 
+    If git has left a conflict of a merge in it, it has the interactions of both sides then.
+
     Raises
     ------
     CassetteFormatError
         The cassette is damaged, which only a person can repair.
+    CassetteError
+        The sides of a conflict are of two service addresses.
     """
     said: list[str] = []
     with locked(path) as file:
+        said += _join_sides(file)
         fold_left_journal(file, Redactor(), said.append)
     read_cassette(path)
     return said
+
+
+def _join_sides(file: Path) -> Iterator[str]:
+    """Write the interactions of both sides of a conflict, equal ones once, and say how many."""
+    version = version_of(file)
+    sides = sides_of(file)
+    if not sides:
+        return
+    ours, theirs = sides
+    if ours.base_url != theirs.base_url and len(ours) and len(theirs):
+        raise CassetteError(
+            f"The sides of the conflict in {file} are of two services, {ours.base_url} and "
+            f"{theirs.base_url}.",
+            f"Keep one: git checkout --ours {shell_word(typed_path(file))} (or --theirs).",
+        )
+    joined: list[Interaction] = []
+    known = set(ours.interactions)
+    parts = SequenceMatcher(None, ours.interactions, theirs.interactions, autojunk=False)
+    for _, begin, end, their_begin, their_end in parts.get_opcodes():
+        joined += ours.interactions[begin:end]
+        new = theirs.interactions[their_begin:their_end]
+        joined += [each for each in new if each not in known]
+    redactor = _redactor(ours).extended(theirs.redact)
+    metadata = {**theirs.metadata, **ours.metadata}
+    write_cassette(file, metadata, redactor.interactions(joined), redactor, version=version)
+    added = len(joined) - len(ours)
+    yield (
+        f"both sides of the conflict are kept: {plural(len(ours), 'interaction')} of the first "
+        f"and {added} of the second, which the first did not have"
+    )
 
 
 def notice_of_contents(path: Path, name: str) -> str:

@@ -41,6 +41,11 @@ MAX_FILE_BYTES = 256 * 1024**2
 RECOVERED = "recovered from a recording that did not end"
 _OURS = b'"recorded_with": "directmail-lab'
 _LFS = b"version https://git-lfs"
+_REPAIR = "directmail-lab cassette repair"
+# The two sides of a conflict; git may write what was before them in between.
+_SIDES = re.compile(
+    rb"(?ms)^<{7} [^\n]*\n(.*?)(?:^\|{7}[^\n]*\n.*?)?^={7}\r?\n(.*?)^>{7} [^\n]*(?:\n|\Z)"
+)
 _CONFLICT = re.compile(rb"(?m)^(?:<{7} |={7}\r?$|>{7} )")
 
 
@@ -207,10 +212,22 @@ def parse_cassette(data: bytes, path: Path) -> FileRecording:
             return ours
     except CassetteFormatError as error:
         damage = error  # unless a person wrote what only the whole text explains, such as an alias
+    if data.count(b"\nrecording: ") > 1 and not _CONFLICT.search(data):
+        raise CassetteFormatError(
+            f"{path} has two heads: it was joined from two cassettes, as by merge=union in git.",
+            f"Take one side from git. Then {_REPAIR} keeps both sides of a conflict.",
+        )
     try:
         return _parse_whole(data, path)
     except CassetteFormatError as error:
         raise damage or error from None
+
+
+def sides_of(path: Path) -> list[FileRecording]:
+    """Return the recordings of both sides of a conflict of a merge; none without a conflict."""
+    data, _ = _read_bytes(path)
+    sides = [_SIDES.sub(side, data) for side in (rb"\1", rb"\2")]
+    return [] if sides[0] == data else [parse_cassette(each, path) for each in sides]
 
 
 def _read_bytes(path: Path) -> tuple[bytes, Version | None]:
@@ -366,7 +383,7 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
         line = data.count(b"\n", 0, conflict.start()) + 1
         return CassetteFormatError(
             f"{path} has a conflict of a merge in git, from line {line} on.",
-            f"Keep one side: git checkout --ours {shell_word(typed_path(path))} (or --theirs).",
+            f"To keep both sides: {_REPAIR} {shell_word(typed_path(path))}.",
         )
     if data.startswith(_LFS):
         return CassetteFormatError(
