@@ -69,6 +69,7 @@ def test_names_from_a_body_are_safe_to_print():
     assert rows.loc[ME, "seen"] == r"\u202eevil string"
 
 
+NONE = {"X_RateLimit_Remaining": "0"}
 HTML = "text/html; charset=utf-8"
 HTML_OR_NONE = "502: text/html or no body"
 LISTS = "/v1/lists"
@@ -81,8 +82,21 @@ ELSEWHERE = answered(get("/file", base="https://files.example.test"), status=404
         (ERRORS, [sample({"e": 1}, 404), sample("", 401)], "401: no body; 404: JSON e integer"),
         (ERRORS, [sample("<p>", 502, Content_Type=HTML), sample("", 502)], HTML_OR_NONE),
         (VERSIONS, [sample({}, 404, "/v2/me"), sample({}, path="/v1x/y")], "GET /v2/me: 404"),
-        (EXHAUSTED, [sample({}, 429, Retry_After="9")], "429: JSON object, with Retry-After"),
-        (EXHAUSTED, [sample("", 503, X_RateLimit_Remaining="0")], "503: no body, no Retry-After"),
+        (
+            EXHAUSTED,
+            [sample({}, 429, Retry_After="9", **NONE)],
+            "429: JSON object, with Retry-After",
+        ),
+        (EXHAUSTED, [sample({}, **NONE), sample({}, 429)], "429: JSON object, no Retry-After"),
+        (EXHAUSTED, [sample("", 403, **NONE)] * 2, "403: no body, no Retry-After"),
+        # A burst limit, a limit on simultaneous requests; maintenance; another meaning.
+        (EXHAUSTED, [sample({}, 429, X_RateLimit_Remaining="6"), sample({}, 429)], ""),
+        (EXHAUSTED, [sample("", 503, **NONE), sample("", 401)], ""),
+        (
+            EXHAUSTED,
+            [*[sample("", 503, **NONE)] * 2, sample("", 503, X_RateLimit_Remaining="5")],
+            "",
+        ),
         (OTHER_LIMITS, [sample("", 200, LISTS, X_RateLimit_Limit="60")], "GET /v1/lists: 60"),
         (ERRORS, [ELSEWHERE, sample("", 401)], "401: no body"),
     ],

@@ -87,7 +87,7 @@ def test_signing_in_opens_the_current_session(page):
         ({"address": "http://127.0.0.1:1"}, {}, "address", "No server responds at http://127.0"),
         # The key may be right.
         ({}, {"status": 502, "html": True}, "", "or a gateway before it, failed"),
-        ({}, {"status": 429}, "", "allowance is used up"),
+        ({}, {"status": 429}, "", "The service refused it although"),
         ({}, {"latency_s": 1.0}, "address", "did not respond in time"),
     ],
 )

@@ -169,10 +169,24 @@ def test_a_429_says_when_the_allowance_renews_if_that_is_known(service, unit, he
     """Retry-After comes first. If the unit is not known, the error names what finds it out."""
     options: dict[str, Any] = {"pace": "off", "reset_unit": unit}
     with dm.Session(service.base_url, service.api_key, **options) as session:
-        more = {"X-RateLimit-Reset": "9", **headers}
+        more = {"X-RateLimit-Reset": "9", "X-RateLimit-Remaining": "0", **headers}
         error = refusal(service, session, {}, status=429, headers=more)
 
     assert re.match(f"The allowance is used up. {said}", error.advice)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "said"),
+    [
+        ("6", "The service refused it although 6 requests were left: send fewer at once. "),
+        (None, "The service refused it, and does not say how many requests are left. "),
+    ],
+)
+def test_a_429_is_not_called_used_up_if_it_does_not_say_so(service, unpaced, remaining, said):
+    more = {"X-RateLimit-Remaining": remaining}
+    error = refusal(service, unpaced, {}, status=429, headers=more)
+
+    assert error.advice.startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_an_event_loop_that_ends_closes_its_connections(live):
         (403, "UnauthorizedError", "Check the API key"),
         (404, "ServiceError", "Check the path"),
         (422, "ServiceError", "Correct the request"),
-        (429, "ServiceError", "The allowance is used up"),
+        (429, "ServiceError", "The service refused it although"),
         (502, "ServiceError", "try again"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.contract import ME_PATH, TYPICAL_LIMIT
 from ..exchange.operations import operations_of
 from ..exchange.values import media_type_of
-from ..readings.reading import Reading, is_exhausted
+from ..readings.reading import Reading, used_up
 from .shapes import ANY_NAME, Schema, grouped, notes_on, schema_of
 from .sources import Sources, named_paths, recordings_of
 
@@ -135,7 +135,7 @@ def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple
     unauthorized = [each for each in every if each.status in (401, 403)]
     failed = [each for each in every if each.status >= 400]
     limited = [each for each in every if each.reading.limit not in (None, TYPICAL_LIMIT)]
-    used_up = [each for each in failed if is_exhausted(each.status, each.reading.remaining)]
+    exhaustion = list(compress(every, used_up([each.reading for each in every])))
     versions = [each for each in every if _OTHER_VERSION.match(each.reading.path)]
     with_reset = [each for each in every if each.reading.reset_number is not None]
     unit, sure = _unit(recordings)
@@ -158,7 +158,9 @@ def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple
         _row("events", "6", _ASK),
         _row("errors: statuses and body shapes", "7", nowhere, failed, _kinds, by="status"),
         _row("unit of X-RateLimit-Reset", "8", unit_call, with_reset, lambda _: unit, sure=sure),
-        _row("answer when the allowance is used up", "8", over, used_up, _exhaustion, by="status"),
+        _row(
+            "answer when the allowance is used up", "8", over, exhaustion, _exhaustion, by="status"
+        ),
         _row("operations with other allowances", "8", known, limited, _limits, by="operation"),
         _row("versions: new ones, deprecation", "9", version_2, versions, _codes, by="operation"),
     ]

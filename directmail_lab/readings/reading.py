@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from calendar import timegm
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -219,6 +220,28 @@ def is_exhausted(status: Any, remaining: Any) -> Any:
     nothing remaining. For two numbers, the result is a bool; for two columns, it is a column.
     """
     return (status == 429) | ((status >= 400) & (remaining == 0))
+
+
+def used_up(readings: Sequence[Reading]) -> list[bool]:
+    """Return for each response whether it says that the allowance is used up.
+
+    service.md part 8 leaves open which status says that. A 429 does if nothing remains; without a
+    value, if nothing remained before it. Another error status does if it came at least twice with
+    nothing remaining, and never with requests left.
+    """
+    left = {each.status for each in readings if each.remaining}
+    empty = Counter(each.status for each in readings if each.remaining == 0)
+    others = {status for status in empty if empty[status] > 1 and status not in left}
+    last: dict[str, int | None] = {}
+    found = []
+    for each in readings:
+        remaining = each.remaining
+        if remaining is None and each.status == 429:
+            remaining = last.get(each.operation)
+        last[each.operation] = remaining
+        is_refusal = each.status == 429 or (each.status >= 400 and each.status in others)
+        found.append(is_refusal and remaining == 0)
+    return found
 
 
 def problem_of(reading: Reading, of_headers: str | None) -> str | None:

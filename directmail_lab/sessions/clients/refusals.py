@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...display import printable, utc_time
+from ...display import plural, printable, utc_time
 from ...errors import ServiceError, UnauthorizedError
 from ...exchange.bodies import decode_text, read_json
 from ...exchange.httpx_values import httpx
 from ...exchange.operations import base_path, operation_of, path_below
-from ...readings.reading import LAST_S
+from ...readings.reading import LAST_S, Reading
 from ...readings.reset_unit import renewal_time
 from ...redaction import Redactor
 from ..transports.extensions import received_of
@@ -21,7 +21,6 @@ _ADVICE = {
     401: _CHECK_KEY,
     403: _CHECK_KEY,
     404: "Check the path and the base address: {}.",
-    429: "The allowance is used up.",
     500: "The service, or a gateway before it, failed: try again later.",
 }
 
@@ -84,7 +83,7 @@ def service_error(
         )
     advice = advice.format(redacted(f"{url.scheme}://{url.netloc.decode('ascii')}{url.path}"))
     if status == 429:
-        advice += _renewal(response)
+        advice = _refusal(reading) + _renewal(response)
     if response.content and (not said or said.endswith("…")) and received.number:
         advice += f"{SEE_WHOLE}interactions(number={received.number})."
     kind = UnauthorizedError if status in (401, 403) else ServiceError
@@ -169,6 +168,16 @@ def _field_of(error: dict[str, Any]) -> str:
         if place and isinstance(place, str):
             return place
     return ""
+
+
+def _refusal(reading: Reading | None) -> str:
+    remaining = None if reading is None else reading.remaining
+    if remaining:
+        left = plural(remaining, "request")
+        return f"The service refused it although {left} were left: send fewer at once."
+    if remaining == 0:
+        return "The allowance is used up."
+    return "The service refused it, and does not say how many requests are left."
 
 
 def _renewal(response: httpx.Response) -> str:
