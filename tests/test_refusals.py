@@ -56,7 +56,7 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
             "{'code': 'E1', 'id': 'req_1', 'at': {'field': 'zip'}}",
         ),
         (
-            {"fehler": [{"feld": "contact_id", "grund": "fehlt"}]},
+            {"fehler": [{"field": "contact_id", "grund": "fehlt"}]},
             "{'fehler': [{'feld': 'contact_id', 'grund': 'fehlt'}]}",
         ),
         (
