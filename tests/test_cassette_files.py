@@ -304,7 +304,7 @@ def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path, is_ours):
     head, line_feed, rest = path.read_text().rpartition("  response:")
     path.write_text(f"{head}<<<<<<< HEAD\n{line_feed}{rest}=======\n{rest}>>>>>>> main\n")
     line = head.count("\n") + 1
-    with pytest.raises(CassetteFormatError, match=rf"line {line} on\. .*checkout --ours tour"):
+    with pytest.raises(CassetteFormatError, match=rf"line {line} on\. .*cassette repair tour"):
         read_cassette(path)
 
 
