@@ -56,8 +56,8 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
             "{'code': 'E1', 'id': 'req_1', 'at': {'field': 'zip'}}",
         ),
         (
-            {"fehler": [{"field": "contact_id", "grund": "fehlt"}]},
-            "{'fehler': [{'feld': 'contact_id', 'grund': 'fehlt'}]}",
+            {"fehler": [{"stelle": "contact_id", "grund": "fehlt"}]},
+            "{'fehler': [{'stelle': 'contact_id', 'grund': 'fehlt'}]}",
         ),
         (
             {"result": {"problems": {"list": [{"at": "address.zip"}]}}},
