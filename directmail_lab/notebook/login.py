@@ -29,8 +29,6 @@ from ..tracebacks import hide_frames
 from .browser_data import read_page
 from .widget import NO_WIDGETS, Widget, can_show_widgets, user_of
 
-_MAX_TIMEOUT_S = 15.0
-
 _WITHOUT_KEY = "Without a key, record(…) in a cell below replays what was recorded."
 
 
@@ -175,9 +173,14 @@ class LoginWidget(Widget):
                 "choices": self._choices(),
                 "account": self._account,
                 "problem": self._problem,
-                "notice": self._notice,
+                "notice": self._notice_now(current),
             }
         )
+
+    def _notice_now(self, current: Session | None) -> str:
+        if current is not None and current.mode == "replay" and self._account is None:
+            return f"Replaying {current.cassette!r}: no key needed."
+        return self._notice
 
     def _forget(self, reason: str) -> None:
         self._session = None
@@ -313,8 +316,7 @@ def _try(address: str, key: ApiKey, options: SessionOptions) -> tuple[str, Sessi
 
     It does not wait for an allowance, since a person is waiting for the form.
     """
-    timeout_s = min(options.get("timeout_s", _MAX_TIMEOUT_S), _MAX_TIMEOUT_S)
-    trial_options: SessionOptions = {**options, "pace": "off", "timeout_s": timeout_s}
+    trial_options: SessionOptions = {**options, "pace": "off"}
     with Session(address, key, **trial_options) as trial:
         trial.me()
         return user_of(trial.recording) or "the account", trial.recording

@@ -46,8 +46,9 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     isRaw = !isRaw;
     fill();
   });
+  const copying = makeButton("Copy", () => onCopy(editor.text()), { title: "Copy the body as it is shown" });
   const saving = makeButton("Save", onSave, { title: "Save the body as a file", ariaLabel: "Save body" });
-  const tools = [finding, folding, unfolding, raw, saving];
+  const tools = [finding, folding, unfolding, raw, copying, saving];
   const root = div("dml-b-body", said, picture, box, strip);
 
   function fill() {
@@ -62,9 +63,10 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     for (const tool of [folding, unfolding]) tool.hidden = !isJson;
     raw.hidden = !isJson;
     box.hidden = !isText;
-    finding.hidden = !isText;
-    saving.hidden = kind === "none" || kind === "absent";
-    if (mediaType in FILES && size) {
+    finding.hidden = copying.hidden = !isText;
+    const isFile = mediaType in FILES && size > 0;
+    saving.hidden = kind === "none" || kind === "absent" || isFile;
+    if (isFile) {
       const opening = makeButton("Save as a file", onSave);
       said.append(soft(`This is ${FILES[mediaType]}. To see it, save it and open the file.`), opening);
     } else if (kind in NOTHING_SHOWN) said.append(soft(NOTHING_SHOWN[kind]));

@@ -7,6 +7,9 @@ import type { Response, Send } from "./protocol";
 
 export { createBrowser };
 
+/* What is typed in each widget's form: a cell that is moved shows its widget anew. */
+const drafts = new WeakMap<object, object>();
+
 function render({ model, el }: Context) {
   const id = newId(); // other views of this widget get the same messages
   const pending = new Map<string, (response: Response) => void>();
@@ -34,9 +37,11 @@ function render({ model, el }: Context) {
     return URL.createObjectURL(new Blob(buffers, { type: "text/javascript" }));
   };
   el.append(root);
+  drafts.set(model, drafts.get(model) ?? {});
   const browser = createBrowser(root, {
     send,
     loadEditor,
+    draft: drafts.get(model),
     onChange: (callback) => (listener = callback),
     onSelect: (number) => send({ action: "select", number }),
   });

@@ -73,10 +73,10 @@ function* compareBodies(...both: [Details, Details]): Generator<Difference> {
   const [first, second] = both.map(({ response }) => response.body);
   const texts = both.map(({ buffers }) => new TextDecoder().decode(buffers[1])) as [string, string];
   const kinds = [first.kind, second.kind];
-  if (kinds.every((kind) => kind === "json")) yield* compareJson(...texts);
+  const isCut = first.truncated || second.truncated;
+  if (!isCut && kinds.every((kind) => kind === "json")) yield* compareJson(...texts);
   else if (kinds.every((kind) => ["json", "text", "none"].includes(kind))) {
     yield* compareLines(...texts);
-    const isCut = first.truncated || second.truncated;
     if (isCut && texts[0] === texts[1] && first.digest !== second.digest) yield ["(all)", describe(first), describe(second)];
   } else if (first.digest !== second.digest || kinds.includes("absent")) yield ["(all)", describe(first), describe(second)];
 }

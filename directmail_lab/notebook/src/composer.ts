@@ -4,21 +4,22 @@
  * was not edited.
  */
 
-import { formatMs } from "./columns";
 import { activeElement, div, make, makeButton, makeSelect, newId, plural, setText, soft } from "./dom";
 import { createEditor, type LoadEditor } from "./editor";
 import { layOutJson } from "./json";
 import { createPairs } from "./pairs";
-import type { Details, Pair, Response, Row, Send } from "./protocol";
+import type { Details, Pair, Response as Answer, Row, Send } from "./protocol";
 import { createTabs } from "./tabs";
 
 const METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"];
+const WITH_BODY = ["POST", "PUT", "PATCH"];
 const WAITING_MS = 500;
 const COUNTING_MS = 100;
 const FORM_TYPE = "application/x-www-form-urlencoded";
 const TYPES: Record<string, string> = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
-const KINDS: Record<string, string> = { none: "No body", json: "JSON", form: "Form", text: "Text", file: "File", recorded: "As recorded" };
+const KINDS: Record<string, string> = { none: "No body", json: "JSON", form: "Form", multipart: "Multipart", text: "Text", file: "File", recorded: "As recorded" };
 const MOST_SUGGESTED = 200;
+const KEPT = "This draft was not sent. For an empty form, press New request again.";
 const HEADERS = "Accept Accept-Language Cache-Control Content-Type Idempotency-Key If-Match If-Modified-Since If-None-Match Prefer Range X-Request-Id".split(" ");
 // Headers that the session sets itself.
 const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-encoding|user-agent):|accept: \*\/\*$)/i;
@@ -36,13 +37,19 @@ export interface ComposerOptions {
   onSent: (number: number | null) => void;
   onInsert: (code: string) => void;
   onLeave: () => void;
+  draft: Draft;
+}
+
+/** What was typed and not sent. */
+export interface Draft {
+  values?: { method: string; address: string; headers: Pair[]; fields: Pair[]; kind: string; text: string };
 }
 
 const options = (values: string[]) => values.map((value) => make("option", { value }));
 const queryOf = (address: string) => address.split("#")[0].split("?").slice(1).join("?");
 const lower = (text: string) => text.toLowerCase();
 
-export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: ComposerOptions) {
+export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, draft }: ComposerOptions) {
   const id = newId();
   let recorded: Details | null = null;
   let bodyChanged = false;
@@ -61,6 +68,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const aborting = makeButton("Abort", () => abort(), { hidden: true, title: "Abort (Escape)" });
   const inserting = makeButton("Insert cell", () => insert(), { title: "Insert a cell that sends this request (i)" });
   const left = make("span", { className: "dml-soft", role: "status" });
+  const clock = make("span", { className: "dml-soft", "aria-hidden": "true" });
   const parameters = createPairs("Parameter", () => {
     const query = String(new URLSearchParams(parameters.read()));
     address.value = address.value.split("?")[0] + (query && `?${query}`);
@@ -69,17 +77,17 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   const fields = createPairs("Field", () => (bodyChanged = true));
   const kind = makeSelect("Body", KINDS);
   const asRecorded = kind.querySelector<HTMLOptionElement>("[value=recorded]")!;
-  const file = make("input", { type: "file", ariaLabel: "Body file" });
+  const file = make("input", { type: "file", ariaLabel: "Body file", multiple: true });
   const box = div("dml-b-editor");
   const untouched = soft("");
-  const editor = createEditor({ parent: box, label: "Body text", onChange: () => ((bodyChanged = dirty = true), mark(), onChange()) }, loadEditor);
+  const editor = createEditor({ parent: box, label: "Body text", onChange: () => ((bodyChanged = dirty = true), mark(), onChange(), keep()) }, loadEditor);
   const formatting = makeButton("Format", () => format(), { title: "Format the JSON" });
   const bodyPanel = div("dml-e-body", untouched, fields.root, file, box);
   const tabs = createTabs("Request", [
     { name: "parameters", label: "Parameters", panel: parameters.root },
     { name: "headers", label: "Headers", panel: headers.root },
     { name: "body", label: "Body", panel: bodyPanel, tools: [kind, formatting] },
-  ], left);
+  ], left, clock);
   const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" });
   const question = make("span", { id: `${id}-question` });
   const refusing = makeButton("Do not send", () => put(null));
@@ -95,9 +103,15 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   root.addEventListener("input", ({ target }) => {
     if (target === address) parameters.fill(new URLSearchParams(queryOf(address.value)));
     if (target === kind) onKind();
+    if (target === method && kind.value === "none" && WITH_BODY.includes(method.value)) {
+      kind.value = "json";
+      onKind();
+      tabs.show("body");
+    }
     dirty = true;
     mark();
     onChange();
+    keep();
   });
   address.addEventListener("paste", (event) => {
     const text = event.clipboardData?.getData("text/plain") ?? "";
@@ -123,12 +137,13 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     sending.hidden = busy;
     aborting.hidden = !busy;
     box.hidden = !isText();
-    fields.root.hidden = kind.value !== "form";
-    file.hidden = kind.value !== "file";
+    fields.root.hidden = kind.value !== "form" && kind.value !== "multipart";
+    file.hidden = kind.value !== "file" && kind.value !== "multipart";
     formatting.hidden = kind.value !== "json";
     asRecorded.hidden = asRecorded.disabled = !recorded || recorded.request.body.editable || ["none", "absent"].includes(recorded.request.body.kind);
     const size = recorded?.request.body.size ?? 0;
-    setText(untouched, kind.value === "recorded" ? `${plural(size, "byte")}, sent as recorded. You can replace this body, but not edit it.` : "");
+    const recordedHint = `${plural(size, "byte")}, sent as recorded. You can replace this body, but not edit it.`;
+    setText(untouched, kind.value === "recorded" ? recordedHint : kind.value === "multipart" ? "The field without a value takes the files." : "");
     tabs.label("parameters", count("Parameters", parameters.read()));
     tabs.label("headers", count("Headers", headers.read()));
     tabs.label("body", kind.value === "none" ? "Body" : `Body: ${KINDS[kind.value]}`);
@@ -186,10 +201,40 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     else editor.fill("", "text");
     bodyChanged = false;
     dirty = false;
+    draft.values = undefined;
     say(body.kind === "absent" && row && !["GET", "HEAD", "OPTIONS"].includes(row.method) ? "The body was not kept: add it yourself." : "");
     put(null);
     tabs.show(kind.value === "none" ? "parameters" : "body");
     show();
+  }
+
+  function keep() {
+    draft.values = { method: method.value, address: address.value, headers: headers.read(), fields: fields.read(), kind: kind.value, text: editor.text() };
+  }
+
+  /** Fill the form with what was typed before the page was shown anew; or empty it. */
+  function restore() {
+    const { values } = draft;
+    fill(null);
+    if (!values) return;
+    method.value = values.method;
+    address.value = values.address;
+    parameters.fill(new URLSearchParams(queryOf(values.address)));
+    headers.fill(values.headers);
+    fields.fill(values.fields);
+    kind.value = values.kind === "recorded" ? "none" : values.kind;
+    if (isText()) editor.fill(values.text, kind.value as "json" | "text");
+    dirty = bodyChanged = true;
+    draft.values = values;
+    tabs.show(kind.value === "none" ? "parameters" : "body");
+    show();
+  }
+
+  /** Return whether a draft is kept: the first time that it would be replaced. */
+  function keepsDraft(): boolean {
+    const isKept = dirty && alert.textContent !== KEPT;
+    if (isKept) say(KEPT);
+    return isKept;
   }
 
   /** Suggest the paths and the parameters' names of the last interactions. */
@@ -218,13 +263,27 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const isRecorded = recorded !== null && !bodyChanged && kind.value !== "none";
     if (isRecorded) return [{ ...written, body_of: recorded!.number, digest: recorded!.request.body.digest }, ""];
     const chosen = file.files?.[0];
+    const isEmpty = kind.value === "json" && !editor.text().trim();
+    if (isEmpty) return [written, ""];
     if (kind.value === "json") JSON.parse(editor.text());
     if (kind.value === "file" && !chosen) throw new Error("Choose a file for the body.");
+    if (kind.value === "multipart") return multipart(written);
     const type = kind.value === "file" ? chosen!.type || "application/octet-stream" : TYPES[kind.value];
     if (type && !written.headers.some(([name]) => lower(name) === "content-type")) written.headers.unshift(["Content-Type", type]);
     if (kind.value === "file") return [written, await chosen!.arrayBuffer()];
     if (kind.value === "form") return [written, String(new URLSearchParams(fields.read()))];
     return isText() ? [{ ...written, is_text: true }, editor.text()] : [written, ""];
+  }
+
+  async function multipart(written: { headers: Pair[] }): Promise<[object, ArrayBuffer]> {
+    const form = new FormData();
+    const pairs = fields.read();
+    for (const [name, value] of pairs) if (value) form.append(name, value);
+    const name = pairs.find(([, value]) => !value)?.[0] ?? "file";
+    for (const each of file.files ?? []) form.append(name, each);
+    const encoded = new Response(form); // the browser encodes it, and chooses the boundary
+    const others = written.headers.filter(([header]) => lower(header) !== "content-type");
+    return [{ ...written, headers: [["Content-Type", encoded.headers.get("content-type")!], ...others] }, await encoded.arrayBuffer()];
   }
 
   async function submit() {
@@ -253,18 +312,23 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
     const started = performance.now();
     let waiting = "";
     const polling = setInterval(async () => (waiting = await waitingFor()), WAITING_MS);
-    const counting = setInterval(() => setText(left, isSilent ? "No response from the kernel" : `${waiting || "Sending"} … ${formatMs(performance.now() - started)} ms`), COUNTING_MS);
-    const { number = null, problem = "", ...rest }: Response = await send(...request);
+    const counting = setInterval(() => {
+      setText(left, isSilent ? "No response from the kernel" : waiting || "Sending");
+      setText(clock, `${((performance.now() - started) / 1000).toFixed(1)} s`);
+    }, COUNTING_MS);
+    const { number = null, problem = "", ...rest }: Answer = await send(...request);
     clearInterval(polling);
     clearInterval(counting);
     const isAborting = activeElement(root) === aborting;
     busy = false;
     setText(left, "");
+    setText(clock, "");
     show();
     if (isAborting) sending.focus();
     if (rest.token) return put(rest);
     if (problem) say(problem);
     else dirty = false;
+    if (!dirty) draft.values = undefined;
     mark();
     onSent(number);
   }
@@ -272,7 +336,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   async function waitingFor(): Promise<string> {
     const { seconds } = await send({ action: "waiting" });
     if (seconds === null || seconds === undefined) return "";
-    return seconds > 0 ? `Waiting, ${Math.ceil(seconds)} s until the allowance renews` : "Waiting for the allowance";
+    return seconds > 0 ? `Waiting: the allowance renews in ${Math.ceil(seconds / 10) * 10} s` : "Waiting for the allowance";
   }
 
   const abort = () => send({ action: "abort" });
@@ -304,7 +368,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave }: 
   }
 
   const setSilent = (is: boolean) => (isSilent = is);
-  return { root, fill, suggest, insert, onKey, abort, destroy: () => editor.destroy(), setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
+  return { root, fill, restore, keepsDraft, suggest, insert, onKey, abort, destroy: () => editor.destroy(), setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
 }
 
 export type Composer = ReturnType<typeof createComposer>;

@@ -22,6 +22,7 @@ interface View {
   busy: boolean;
   isSender: boolean;
   key: string;
+  waiting?: ReturnType<typeof setInterval>;
 }
 
 const OTHER = "";
@@ -62,13 +63,21 @@ function makeForm(id: string) {
   };
   const submit = make("button", { type: "submit", className: "dml-primary", textContent: "Sign in" });
   const status = make("div", { className: "dml-status dml-soft", role: "status" });
+  const seconds = make("span", { className: "dml-soft", "aria-hidden": "true" });
   const problem = make("div", { className: "dml-problem", role: "alert", id: `${id}-problem` });
   const root = make("form", { className: "dml-box dml-form", noValidate: true, "aria-labelledby": title.id });
   const remember = makeRemember(id);
   fields.key.row.append(remember.row, remember.problem);
+  const key = fields.key.control;
+  const showing = makeButton("Show", () => {
+    key.type = key.type === "password" ? "text" : "password";
+    setText(showing, key.type === "password" ? "Show" : "Hide");
+  }, { ariaLabel: "Show the key" });
+  key.replaceWith(div("dml-top dml-key", showing));
+  showing.before(key);
   const rows = Object.values(fields).map(({ row }) => row);
-  root.append(title, ...rows, problem, div("dml-actions", submit, status));
-  return { root, ...fields, remember, submit, status, problem };
+  root.append(title, ...rows, problem, div("dml-actions", submit, status, seconds));
+  return { root, ...fields, remember, submit, status, seconds, problem };
 }
 
 function makeAccount(id: string, onSignOut: () => void) {
@@ -171,10 +180,14 @@ function show(view: View, isSignedIn = false) {
 
 function receive(view: View, state: Message) {
   const { form, account } = view;
+  clearInterval(view.waiting);
   if (state.type === "busy") {
-    form.status.textContent = "Waiting for the service…";
+    const started = Date.now();
+    form.status.textContent = "Waiting for the service …";
+    view.waiting = setInterval(() => (form.seconds.textContent = `${Math.round((Date.now() - started) / 1000)} s`), 1000);
     return;
   }
+  form.seconds.textContent = "";
   const { isSender, key } = view;
   Object.assign(view, { connected: true, busy: false, isSender: false, key: "" });
   showChoices(view, state.choices);
@@ -226,13 +239,19 @@ function render({ model, el }: Context) {
     event.preventDefault();
     signIn(view);
   });
-  form.root.addEventListener("input", () => arrange(view));
+  form.root.addEventListener("input", () => {
+    showProblem(form, null);
+    arrange(view);
+  });
   form.root.addEventListener("change", () => arrange(view));
   const root = div("dml dml-login dml-hides-next", form.root, account.root);
   keepKeys(root);
   el.append(root);
   view.kernel.greet();
-  return () => view.kernel.close();
+  return () => {
+    clearInterval(view.waiting);
+    view.kernel.close();
+  };
 }
 
 export default { render };

@@ -4,7 +4,7 @@
  */
 
 import { SYMBOLS } from "./columns";
-import { createComposer } from "./composer";
+import { createComposer, type Draft } from "./composer";
 import { activeElement, div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
 import type { LoadEditor } from "./editor";
 import { KNOWN, parseFilter } from "./filter";
@@ -33,6 +33,8 @@ export interface BrowserOptions {
   onSelect?: (number: number) => void;
   /** Whether the browser is as high as `root`. */
   fill?: boolean;
+  /** Keeps what is typed in the form, for when the page is shown anew. */
+  draft?: Draft;
 }
 
 const HINTS: [keys: string, does: string, ofSession: boolean][] = [
@@ -46,7 +48,7 @@ const HINTS: [keys: string, does: string, ofSession: boolean][] = [
   ["/", "filter", false],
 ];
 
-export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, onSelect, fill = false }: BrowserOptions) {
+export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, onSelect, fill = false, draft = {} }: BrowserOptions) {
   let total = 0;
   let sends = false;
   let baseUrl = "";
@@ -97,6 +99,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     },
     onInsert: insertCell,
     onLeave: () => list.grid.focus(),
+    draft,
   });
 
   const side = div("dml-b-side");
@@ -170,7 +173,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     isFirst = false;
     response.clear();
     if (sends) {
-      composer.fill(null);
+      composer.restore();
       showSide(true);
     }
     const cell = whole.closest(".jp-Cell.jp-mod-active");
@@ -199,7 +202,8 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     setText(count, parts.join(" · "));
     const unknown = filter.unknown.join(", ");
     const isEmpty = rows.length > 0 && !list.shownCount();
-    const nothing = isEmpty ? "No interaction matches this filter." : "";
+    const none = !rows.length && sends ? "No requests yet: send one below, or run a cell that sends one." : "";
+    const nothing = isEmpty ? "No interaction matches this filter." : none;
     setText(status, unknown ? `Unknown filter: ${unknown}. It is searched as text. The filters are ${KNOWN}.` : silence || note || nothing);
   }
 
@@ -236,6 +240,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     clearTimeout(opening); // set by an arrow key
     showSide(true);
     list.select(number); // the list may be narrower now, so scroll to the row again
+    const slow = setTimeout(() => setText(status, `Reading ${number} …`), 300);
     try {
       const details = await detailsOf(number, isWhole);
       if (own !== turn || isDestroyed) return null;
@@ -246,6 +251,9 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     } catch (error) {
       if (own === turn) response.clear((error as Error).message);
       return null;
+    } finally {
+      clearTimeout(slow);
+      showCount();
     }
   }
 
@@ -274,9 +282,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     list.grid.focus();
   }
 
+  /* A draft is left out only if this is asked for twice. */
   function write() {
     showSide(true);
-    composer.fill(null);
+    if (!composer.keepsDraft()) composer.fill(null);
     composer.focus();
   }
 

@@ -66,8 +66,9 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
       { name: "compare", label: "Compare", panel: comparison },
     ],
   );
+  const earlier = make("p", { className: "dml-b-earlier", textContent: "Response to the earlier request" });
   const head = div("dml-b-line dml-b-title", heading, div("dml-b-tools", editing, inserting, copying, closing));
-  const whole = div("dml-b-pane", head, div("dml-b-line", status, facts), notSent, problem, copied, tabs.bar, body.root, table, headers, sent, comparison);
+  const whole = div("dml-b-pane", earlier, head, div("dml-b-line", status, facts), notSent, problem, copied, tabs.bar, body.root, table, headers, sent, comparison);
   const empty = div("dml-b-empty", hint());
   const root = make("section", { className: "dml-b-response", tabIndex: -1, ariaLabel: "Response" }, whole, empty);
   root.addEventListener("pointerdown", ({ target }) => {

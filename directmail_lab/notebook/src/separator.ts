@@ -17,7 +17,7 @@ export interface SeparatorOptions {
 }
 
 export function createSeparator({ name, label, root, whole, isVertical }: SeparatorOptions) {
-  const node = make("div", { className: "dml-b-border", role: "separator", tabIndex: 0, ariaLabel: label });
+  const node = make("div", { className: "dml-b-border", role: "separator", tabIndex: 0, ariaLabel: label, "aria-valuenow": "50" });
   const percentOf = (x: number, y: number) => {
     const { left, top, width, height } = whole.getBoundingClientRect();
     return isVertical() ? (100 * (x - left)) / width : (100 * (y - top)) / height;
