@@ -96,6 +96,7 @@ def _join_ipython() -> None:
     with suppress(ImportError):  # IPython before 8.6 has no context matchers
         import_module(".notebook.completion", __name__).complete_in_ipython()
     import_module(".questions.cells", __name__).show_in_ipython()
+    import_module(".tracebacks", __name__).show_warnings_in_ipython()
 
 
 _join_ipython()

@@ -11,7 +11,7 @@ def main() -> None:
         with naming_what_is_missing():
             from .cli import main as run
     except MissingPackageError as error:
-        sys.stderr.write(f"directmail-lab: {error}\n")
+        sys.stderr.write(f"Error: {error}\n")
         sys.exit(2)
     run()
 

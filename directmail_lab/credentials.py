@@ -15,7 +15,7 @@ from typing import Any, NoReturn, final
 from .display import running_ipython
 from .errors import CredentialError
 from .settings import API_KEY_VARIABLE, variable
-from .tracebacks import hide_frames
+from .tracebacks import CallersWarning, hide_frames, warn_caller
 
 _SERVICE = "directmail-lab"
 
@@ -162,8 +162,8 @@ def _warn_of_cells_with(key: ApiKey) -> None:
     # Not `warnings.warn`: Python would print the cell's line, which may contain the key.
     warnings.warn_explicit(
         f"The API key is in cell {numbers}, so IPython's history and the saved notebook contain "
-        "it, too. Remove it, and sign in with login() instead.",
-        UserWarning,
+        "it, too.\nRemove it, and sign in with login() instead.",
+        CallersWarning,
         filename="directmail_lab",
         lineno=1,
     )
@@ -302,7 +302,7 @@ def _ask_keyring(call: Callable[[Any], Any]) -> Any:
         with contextlib.suppress(TimeoutError):
             return outcome.result(_LIMIT_S)
         _is_silent.set()
-        warnings.warn(f"{no_response} It is not used until Python is started again.", stacklevel=2)
+        warn_caller(f"{no_response} It is not used until Python is started again.")
     raise CredentialError(no_response, _INSTEAD)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 import os
 import re
 import shlex
 import sys
+import textwrap
 import time
+from base64 import b64encode
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 60
+_MOST_WIDE_ROWS = 20
+_MOST_FIELDS = 6
+_MISSING = ("None", "nan", "NaT", "<NA>")
+_LEAST_TIME = 1_000_000_000  # as a number of seconds; it has no thousands
 
 RUN_FOR_FORM = "Run this cell to get the sign-in form."
 """What a saved notebook has in place of the form. A page for readers leaves it out."""
@@ -38,6 +45,23 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
+def duration_text(seconds: float) -> str:
+    """Return ``"42 ms"``, ``"1.2 s"`` or ``"2 min 5 s"``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes:,} min {rest} s"
+
+
+def size_text(size: int) -> str:
+    """Return ``"257 bytes"``, ``"1.4 kB"`` or ``"5.1 MB"``."""
+    if size < 1000:
+        return plural(size, "byte")
+    return f"{size / 1000:,.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:,.1f} MB"
+
+
 def printable(text: str) -> str:
     """Return a text from outside that is safe to print, with escapes such as ``\\x1b``.
 
@@ -49,6 +73,31 @@ def printable(text: str) -> str:
 def printable_line(text: str) -> str:
     """Return such a text on one line: a path with a line break must not look like two messages."""
     return printable(text).replace("\n", "\\n")
+
+
+# Code in a message, which is not broken: a call, a command, or a quoted name.
+_CODE = re.compile(
+    r"(?:\w+ = )?\b[\w.]+\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"
+    r"|(?:pip install|directmail-lab) [^\n]*?(?=[.:;,]?(?:\n|$)|[.:;,] )"
+    r"|(?<!\w)(['\"])[^'\"\n]*\1"
+)
+_WIDTH = 80
+
+
+def wrapped(text: str) -> str:
+    """Return a message with lines of at most 80 columns; code to copy is not broken."""
+    unbroken = _CODE.sub(lambda code: code[0].replace(" ", "\0"), text)
+    lines = []
+    for line in unbroken.splitlines():
+        indent = line[: len(line) - len(line.lstrip(" "))]
+        lines += textwrap.wrap(
+            line,
+            _WIDTH,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+    return "\n".join(lines).replace("\0", " ")
 
 
 def shell_word(text: str) -> str:
@@ -92,26 +141,151 @@ def say_in_notebook(text: str) -> bool:
     return True
 
 
-def with_whole_cells(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the same frame; a notebook shows its cells whole, and its notes below.
+# -- tables ------------------------------------------------------------------------------------
 
-    pandas would cut each cell after 50 characters. It shows copies of the frame as usual.
+
+def as_table(frame: pd.DataFrame, *, is_wide: bool = False) -> pd.DataFrame:
+    """Return the same frame; a notebook shows it as `table_html` does.
+
+    pandas shows what is made of it as usual.
     """
-    vars(frame)["_repr_html_"] = partial(whole_html, frame)
+    most_rows = _MOST_WIDE_ROWS if is_wide else _MOST_ROWS
+    vars(frame)["_repr_html_"] = partial(table_html, frame, most_rows, is_wide=is_wide)
     return frame
 
 
-def whole_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS) -> str:
-    """Return pandas' HTML of a frame with whole cells, and ``attrs["notes"]`` as a paragraph."""
+def as_records(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the same frame of a body; one wide row is shown as two columns, field and value."""
+    vars(frame)["_repr_html_"] = partial(_records_html, frame)
+    vars(frame)["to_string"] = partial(_records_text, frame)
+    return frame
+
+
+def table_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS, *, is_wide: bool = False) -> str:
+    """Return a frame as HTML, with whole cells and ``attrs["notes"]`` below.
+
+    A column of a wide one that says the same in each row, or the same as the one before it, is
+    named below instead.
+    """
+    notes = list(frame.attrs.get("notes", ()))
+    shown = frame.reset_index() if frame.index.name else frame
+    cells = {str(name): cell_texts(shown[name]) for name in shown}
+    if is_wide and len(frame) > 1:
+        notes += _without_repetition(cells)
+    if len(frame) > most_rows:
+        notes.append(f"The first {most_rows:,} of {len(frame):,} rows.")
+    heads = [f"<th{_align(shown[name])}>{html.escape(name)}</th>" for name in cells]
+    rows = [f"<tr>{''.join(heads)}</tr>"]
+    for at in range(min(most_rows, len(frame))):
+        row = [f"<td{_align(shown[name])}>{html.escape(cells[name][at])}</td>" for name in cells]
+        rows.append(f"<tr>{''.join(row)}</tr>")
+    below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
+    # The classes keep MathJax from taking "$5 or $10" for a formula.
+    return f'<table class="mathjax_ignore tex2jax_ignore">{"".join(rows)}</table>{below}'
+
+
+def cell_texts(column: pd.Series[Any]) -> list[str]:
+    """Return the cells of a column as texts: a time has a date where that changes."""
+    if is_number(column):
+        return [_number_text(value) for value in column.astype(object).where(column.notna(), None)]
+    if column.dtype.kind != "M":
+        return [_cell_text(value) for value in column]
+    texts = []
+    day = None
+    for at in column:
+        text = "" if at != at else f"{at:%H:%M:%S}"  # NaT is not equal to itself
+        if text and at.date() != day:
+            day = at.date()
+            text = f"{at.day} {at:%b %Y} {text}"
+        texts.append(text)
+    return texts
+
+
+def _cell_text(value: Any) -> str:
+    """Return a value as text: JSON for an array or an object, nothing if it is missing."""
+    if isinstance(value, dict | list | tuple):
+        return printable_line(json.dumps(value, ensure_ascii=False, default=str))
+    text = str(value)
+    is_missing = text in _MISSING and not isinstance(value, str)
+    return "" if is_missing else printable_line(text)
+
+
+def _number_text(value: float | None) -> str:
+    if value is None or value >= _LEAST_TIME:
+        return _cell_text(value)
+    return f"{round(value, 3):,}"
+
+
+def picture_html(media_type: str, data: bytes, text: str, width: int | None = None) -> str:
+    """Return a picture as HTML, with a text for readers who cannot see it."""
+    source = f"data:{media_type};base64,{b64encode(data).decode('ascii')}"
+    size = f' width="{width}"' if width else ""
+    return f'<img alt="{html.escape(text)}" src="{source}"{size} style="max-width: 100%">'
+
+
+def is_number(column: pd.Series[Any]) -> bool:
+    """Return whether a column has numbers, which are aligned right."""
+    return column.dtype.kind in "iuf"
+
+
+def _align(column: pd.Series[Any]) -> str:
+    side = "right" if is_number(column) else "left"
+    return f' style="text-align: {side}"'
+
+
+def _without_repetition(cells: dict[str, list[str]]) -> list[str]:
+    """Remove the columns that say the same in each row, or repeat another; say which."""
+    same = []
+    empty = []
+    before: list[str] = []
+    for name, texts in list(cells.items()):
+        if len(set(texts)) > 1 and texts != before:
+            before = texts
+            continue
+        del cells[name]
+        if texts == before:
+            same.append(f"{name} as before it")
+        elif texts[0]:
+            same.append(f"{name} {texts[0]}")
+        else:
+            empty.append(name)
+    notes = []
+    if same:
+        notes.append(f"The same in each row: {', '.join(same)}.")
+    if empty:
+        notes.append(f"Empty: {', '.join(empty)}.")
+    return notes
+
+
+def _is_record(frame: pd.DataFrame) -> bool:
+    return len(frame) == 1 and frame.shape[1] > _MOST_FIELDS
+
+
+def _fields(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
-    with pd.option_context("display.max_colwidth", None):
-        table = frame.to_html(max_rows=most_rows, na_rep="", border=0)
-    # JupyterLab aligns cells right, which suits numbers.
-    for cell in ("th", "td"):
-        table = table.replace(f"<{cell}>", f'<{cell} style="text-align: left">')
-    notes = " ".join(frame.attrs.get("notes", ()))
-    return f"{table}<p>{html.escape(notes)}</p>" if notes else table
+    values = [_cell_text(frame.iat[0, at]) for at in range(frame.shape[1])]
+    return pd.DataFrame({"field": frame.columns, "value": values})
+
+
+def _records_html(frame: pd.DataFrame) -> str:
+    import pandas as pd
+
+    if _is_record(frame):
+        return table_html(_fields(frame), most_rows=frame.shape[1])
+    with pd.option_context("display.html.use_mathjax", False):
+        return str(pd.DataFrame._repr_html_(frame))
+
+
+def _records_text(frame: pd.DataFrame, *args: Any, **options: Any) -> str | None:
+    import pandas as pd
+
+    # DataFrame.__repr__ is the caller that gives all of its options.
+    if "min_rows" not in options or not _is_record(frame):
+        return pd.DataFrame.to_string(frame, *args, **options)
+    fields = _fields(frame)
+    width = max(map(len, fields["field"]))
+    return "\n".join(f"{field:{width}}  {value}" for field, value in fields.to_numpy())
 
 
 # -- progress ----------------------------------------------------------------------------------

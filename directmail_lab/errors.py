@@ -60,7 +60,7 @@ class DirectMailLabError(Exception):
             setattr(self, name, printable(value) if isinstance(value, str) else value)
 
     def __str__(self) -> str:
-        return " ".join(filter(None, [self.what, self.advice]))
+        return "\n".join(filter(None, [self.what, self.advice]))
 
     def _render_traceback_(self) -> list[str]:
         return brief_traceback(self)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from .display import running_ipython, wrapped
+
 _E = TypeVar("_E", bound=BaseException)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -116,17 +118,37 @@ def brief_traceback(error: BaseException) -> list[str]:
     of variables; ``%debug`` still has all frames.
     """
     notes: list[str] = getattr(error, "__notes__", [])
-    return [*_callers_lines(error), f"{type(error).__name__}: {error}", *notes]
+    message = wrapped(f"{type(error).__name__}: {error}")
+    return [*_callers_lines(error), message, *notes]
 
 
-def warn_caller(message: str) -> None:
+class CallersWarning(UserWarning):
+    """A warning of ours. IPython shows its text, without the line that it is about."""
+
+
+_format_warning = warnings.formatwarning
+
+
+def _format_ours(message: Warning | str, category: type[Warning], *place: Any, **line: Any) -> str:
+    if issubclass(category, CallersWarning):
+        return wrapped(f"Warning: {message}") + "\n"
+    return _format_warning(message, category, *place, **line)
+
+
+def show_warnings_in_ipython() -> None:
+    """Show our warnings in this way if this runs in IPython."""
+    if running_ipython() is not None:
+        warnings.formatwarning = _format_ours
+
+
+def warn_caller(what: str, advice: str = "") -> None:
     """Warn about the line of the user's code, however many of our frames are below it."""
     level = 1
     frame = inspect.currentframe()
     while frame is not None and _is_ours(frame):
         level += 1
         frame = frame.f_back
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(f"{what}\n{advice}".rstrip(), CallersWarning, stacklevel=level)
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -155,8 +177,7 @@ def _masked(literal: re.Match[str]) -> str:
 
 
 def _callers_lines(error: BaseException) -> Iterator[str]:
-    ipython = sys.modules.get("IPython")
-    shell = ipython and ipython.get_ipython()
+    shell = running_ipython()
     for frame, number in traceback.walk_tb(error.__traceback__):
         if _library_of(frame) in ("IPython", "ipykernel", "contextlib"):
             continue

@@ -56,7 +56,7 @@ def test_a_row_has_the_time_the_request_the_response_and_a_mark():
 
     assert (part["title"], part["total"], part["note"]) == ("tour", 3, None)
     assert rows(recording, 1, 2) == [
-        Row(noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "exhausted", 1, replayed=False),
+        Row(noon, "GET", "/v1/a?b=1", 429, 0, 42.0, 9, "refused", 1, replayed=False),
         Row(None, "GET", "/v1/users/me", 500, 299, None, 9, "failed", 2, replayed=False),
     ]
     assert [row.status for row in rows(recording, 3)] == [200]

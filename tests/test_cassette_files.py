@@ -85,7 +85,7 @@ def test_packaged_cassettes_are_found_below_a_closed_folder(here, monkeypatch):
     try:
         with NOWHERE:
             find_cassette("tour")
-        with pytest.raises(CassetteError, match=r"Cannot record in .*Set DIRECTMAIL_CASSETTES"):
+        with pytest.raises(CassetteError, match=r"(?s)Cannot record in .*Set DIRECTMAIL_CASSETTES"):
             Cassette("fresh", record_mode="all")
     finally:
         os.seteuid(os.getuid())
@@ -224,7 +224,7 @@ def test_the_error_for_a_missing_cassette_names_the_searched_folders(tmp_path, n
     """The error also says how to record it; "in .." at the end of a sentence would mislead."""
     (tmp_path / "cassettes").mkdir()
     folder = re.escape(str(tmp_path / "cassettes"))
-    with pytest.raises(CassetteNotFoundError, match=rf" in {folder}\b.*record\('tour'\)"):
+    with pytest.raises(CassetteNotFoundError, match=rf"(?s) in {folder}\b.*record\('tour'\)"):
         Cassette(name)
 
 
@@ -302,9 +302,7 @@ def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path, is_ours):
     """Git leaves such marks in a file that two branches changed."""
     path = (recorded if is_ours else theirs)(tmp_path / "tour.yaml", answered())
     head, line_feed, rest = path.read_text().rpartition("  response:")
-    path.write_text(f"{head}<<<<<<< HEAD\n{line_feed}{rest}=======\n{rest}>>>>>>> main\n")
-    line = head.count("\n") + 1
-    with pytest.raises(CassetteFormatError, match=rf"line {line} on\. .*cassette repair tour"):
+    path.write_text(f"{head}    with pytest.raises(CassetteFormatError, match=rf"line {line} on\.\n.*cassette repair tour"):
         read_cassette(path)
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Text
 from reading_samples import NOON_S, reading as sample
 
 from directmail_lab.questions.chart import Chart, chart_rate_limits
@@ -36,14 +38,14 @@ def draw(readings: Sequence[Reading]) -> Chart:
 
 @pytest.mark.parametrize("n", [0, 1, 10_000])
 def test_a_chart_of_any_number_of_readings_is_a_small_png(n):
-    """Its background is transparent, for light and for dark pages."""
+    """Its background is white, for light and for dark pages."""
     chart = draw(countdown(n))
     png = chart.png()
 
     assert isinstance(chart, Figure)
     assert png.startswith(b"\x89PNG")
     assert 2_000 < len(png) < 80_000
-    assert imread(io.BytesIO(png))[0, 0, 3] == 0
+    assert set(imread(io.BytesIO(png))[0, 0]) == {1.0}
     assert bool(chart.axes) == (n > 0)
     assert n or "Make a request" in chart.alt_text
 
@@ -74,7 +76,7 @@ def test_each_operation_has_a_panel_with_its_name_and_allowance():
 
     assert len(titles) == 6
     assert titles[:2] == [("GET /v1/users/me", "297 of 300 left"), ("POST /v1/a", "9 of 300 left")]
-    assert chart.get_suptitle().endswith("9 readings, 6 of 7 operations")
+    assert chart.get_suptitle().endswith("9 readings, 6 of 7 operations, nothing refused")
     assert chart.alt_text.startswith(chart.get_suptitle())
 
 
@@ -115,6 +117,45 @@ def test_the_line_follows_the_readings_and_ends_with_its_window():
     assert times == ["12:00:50", "12:00:55", "12:01:00", "12:02:30", "12:03:00"]
 
 
+def test_the_axis_of_the_first_chart_is_a_minute_in_whole_seconds_with_its_date_once():
+    """matplotlib would draw four years around the only reading."""
+    (axes,) = draw([reading(5.3, 299, reset=None)]).axes
+    start, end = (num2date(each) for each in axes.get_xlim())
+
+    assert 60 <= (end - start).total_seconds() < 70
+    assert axes.get_xlabel() == "21 November 2026, UTC"
+    assert axes.xaxis.get_major_formatter()(axes.get_xticks()[1]).endswith((":10", ":20"))
+
+
+def test_a_long_title_is_wrapped():
+    frame = frame_of(countdown(2), unit="seconds_left")
+    frame.attrs["source"] = "a recording with quite a long name, 12 interactions, " * 2
+    chart = chart_rate_limits(frame)
+
+    assert max(map(len, chart.get_suptitle().splitlines())) <= 76
+    assert chart.get_suptitle().endswith("nothing refused")
+
+
+def contrast_with_white(color: str) -> float:
+    parts = [
+        part / 12.92 if part <= 0.04 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(color)
+    ]
+    luminance = sum(
+        part * share for part, share in zip(parts, (0.2126, 0.7152, 0.0722), strict=True)
+    )
+    return 1.05 / (luminance + 0.05)
+
+
+def test_every_text_and_line_of_a_chart_is_readable():
+    """WCAG 2.2, success criterion 1.4.3."""
+    chart = draw([*countdown(3), *[reading(3, 9, f"/v1/{name}", status=429) for name in "abcde"]])
+    texts = chart.findobj(Text)
+    lines = [line for axes in chart.axes for line in axes.lines]
+
+    assert len(texts) > 30
+    assert min(contrast_with_white(each.get_color()) for each in (*texts, *lines)) >= 4.5
+
+
 @pytest.mark.parametrize(
     ("readings", "ends"),
     [
@@ -135,15 +176,15 @@ def test_windows_are_shaded_to_their_renewal(readings, ends):
 
 
 def test_refusals_are_marked_and_explained():
-    """A 429 and an error with nothing left are; a 404 is not."""
-    seen = [(0, 200), (0, 429), (0, 503), (5, 500), (5, 404)]
+    """A 429 is one, and the legend says if requests were left; other errors are none."""
+    seen = [(0, 200), (0, 429), (0, 503), (5, 429), (5, 404)]
     readings = [reading(n, left, status=status) for n, (left, status) in enumerate(seen)]
     chart = draw(readings)
     legend = {text.get_text() for text in chart.legends[0].get_texts()}
     lines = [(line.get_marker(), len(line.get_xdata())) for line in chart.axes[0].lines]
 
-    assert [count for marker, count in lines if marker == "x"] == [2]
-    assert "refused, nothing left" in legend
+    assert [count for marker, count in lines if marker in "x+"] == [1, 1]
+    assert {"refused", "refused although requests were left"} <= legend
     assert "5 readings, 2 refused" in chart.alt_text
 
 
@@ -165,8 +206,9 @@ select_figure_formats(shell, {"png", "svg"})
 after = shell.display_formatter.format(chart)
 assert before == after
 data, metadata = before
-assert set(data) == {"image/png", "text/plain"}, set(data)
-assert metadata["image/png"]["alt"] == data["text/plain"] == chart.alt_text
+assert set(data) == {"image/png", "text/html", "text/plain"}, set(data)
+assert data["text/plain"] == chart.alt_text
+assert f'alt="{chart.alt_text}"' in data["text/html"]
 """
     environment = {**os.environ, "IPYTHONDIR": os.devnull, "PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)

@@ -14,14 +14,14 @@ from IPython.core.formatters import DisplayFormatter
 
 import directmail_lab as dm
 from directmail_lab.cli.output import show
-from directmail_lab.display import ProgressBar, with_whole_cells
+from directmail_lab.display import ProgressBar, as_table
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.questions.cells import shown
 
 
 def test_a_notebook_shows_whole_sentences_and_the_notes():
     plain = pd.DataFrame({"seen": ["word " * 40 + "<b>"], "n": [1]})
-    frame = with_whole_cells(plain.copy())
+    frame = as_table(plain.copy())
     frame.attrs["notes"] = ["Not <i>sent</i>."]
     shown = DisplayFormatter().format(frame)[0]
 
@@ -46,7 +46,8 @@ def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(capsys):
     assert lines[0].split() == ["a", "b", "at"]
     assert max(map(len, lines)) <= 80
     assert printed.count("word") == 30
-    assert printed.count("2026-11-21 04:00:00") == 2
+    assert printed.count("21 Nov 2026 04:00:00") == 1
+    assert printed.count("04:00:00") == 2
     assert printed.count(r"[bold]\x1b[2J\r\n\u202e") == 1
     assert {"\x1b", "\r", "\u202e", "\ud800"}.isdisjoint(printed)
     assert lines[-1] == "One. Two."
@@ -75,11 +76,11 @@ def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(connected, ser
 
     head, *lines = bundle["text/plain"].splitlines()
     facts = head.split(" · ")
-    assert facts[:3] == ["200 OK", "application/json", "510 bytes"]
-    assert facts[-1] == "59 of 60 requests left"
+    assert facts[:3] == ["200 OK", "JSON", "510 bytes"]
+    assert facts[-1] == "59 of 60 left"
     assert lines[:3] == ["[", "  {", '    "name": "<b>"']
     assert len(lines) == 21
-    assert lines[-1] == "…"
+    assert lines[-1] == "… 20 of 92 lines; browse() shows all."
     assert "<b>" not in bundle["text/html"]
     assert type(response) is httpx.Response
 
@@ -94,7 +95,7 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(connected
         replayed = connected.get("/v1/login")
 
     assert service.api_key in live.text
-    for response, last in ((live, "requests left"), (replayed, "replayed from 'tour', recorded")):
+    for response, last in ((live, " left"), (replayed, "replayed from 'tour', ")):
         bundle = shown(response)
         assert last in bundle["text/plain"].splitlines()[0].rpartition("·")[2]
         assert service.api_key not in str(bundle)
@@ -107,7 +108,7 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(connected
         ("image/png", b"\x89PNG\r\n\x1a\n\x00", ""),
         ("image/svg+xml", b"<svg onload='alert(1)'/>", "<svg onload='alert(1)'/>"),
         ("application/pdf", b"%PDF\xff\xfe\x00", "(7 bytes, not text)"),
-        ("text/csv", b"a,b\n1,2\n" * 100_000, "a,b\n1,2\n" * 10 + "…"),
+        ("text/csv", b"a,b\n1,2\n" * 100_000, "a,b\n1,2\n" * 10 + "… 20 of the first"),
         ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n… (100,000 characters in all)"),
         ("text/plain", b"", ""),
     ],

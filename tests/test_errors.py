@@ -1,6 +1,7 @@
 """What a user sees of an error, in a notebook and from httpx's own clients."""
 
 import asyncio
+import json
 import re
 import socket
 import sys
@@ -17,6 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
+from directmail_lab.display import wrapped
 from directmail_lab.sessions.session import Session, on_reading
 
 KEY = "k-7Qf2-not-to-be-seen"
@@ -45,19 +47,19 @@ def free_port() -> int:
 def test_a_cell_shows_its_own_line_and_one_message(run):
     address = f"http://127.0.0.1:{free_port()}"
     dm.connect(address, KEY, pace="off")
-    nothing = f"ConnectError: No server responds at {address}. Check its spelling and the network."
+    nothing = f"ConnectError: No server responds at {address} ("
     for cell, message in {
         "dm.me()": nothing,
         "await dm.session().me_async()": nothing,
         "dm.session().post('/v1/letters')": "WriteRefusedError: POST would change something",
         "dm.replay('none')": "CassetteNotFoundError: There is no cassette 'none'",
     }.items():
-        where, said = run(cell)
+        where, *said = run(cell)
 
         assert where.endswith(f", line 1: {cell}")
-        assert said.startswith(message)
+        assert " ".join(said).startswith(message)
     dm.logout()
-    outer, inner, _ = run("def ask():\n    return dm.me()\n\nask()")
+    outer, inner, *_ = run("def ask():\n    return dm.me()\n\nask()")
     assert outer.endswith(", line 4: ask()")
     assert inner.endswith(", line 2: return dm.me()")
 
@@ -94,10 +96,11 @@ def test_a_cell_shows_its_own_line_and_one_message(run):
 )
 def test_a_wrong_argument_is_reported_in_two_lines(run, account, cell, message):
     dm.connect()
-    where, said = run(cell)
+    where, *said = run(cell)
 
     assert where.endswith(f", line 1: {cell}")
-    assert re.match(message, said)
+    assert re.match(message, " ".join(said))
+    assert max(map(len, said)) <= 80
     assert not account.requests
 
 
@@ -128,6 +131,28 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(run, account):
     assert not account.requests
 
 
+def test_a_warning_has_two_parts_and_no_line_of_ours(run, capsys, account):
+    """JupyterLab would break a long line within a word."""
+    dm.connect()
+    account.fault(path="/v1/a", body=json.dumps({"items": [{"id": 1}], "page": 1, "total": 2}))
+    run("dm.frame(dm.get('/v1/a'))")
+    run("frame = dm.frame(dm.get('/v1/a'))")
+    said = capsys.readouterr().err.splitlines()
+
+    assert said == [
+        "Warning: This is one page of a list: 1 of 2 records.",
+        'For all: frame(pages("/v1/a")).',
+    ]
+
+
+def test_a_long_message_is_wrapped_but_not_its_code():
+    call = 'record("tour", record_mode="new_episodes", redact=["personal"], match_on=["method"])'
+    lines = wrapped(f"{'word ' * 30}\nTo record it: {call}. {'word ' * 30}").splitlines()
+
+    assert [line for line in lines if len(line) > 80] == [f"{call}."]
+    assert lines[1] == ("word " * 14).strip()
+
+
 def test_the_debugger_still_has_the_frames(run):
     run("dm.replay('none')")
 
@@ -137,7 +162,7 @@ def test_the_debugger_still_has_the_frames(run):
 def test_an_interrupt_is_reported_in_two_lines(run, connected):
     interrupt = mock.Mock(side_effect=KeyboardInterrupt)
     stop = on_reading(connected, interrupt)
-    _, message = run("dm.me()")
+    _, message, _ = run("dm.me()")
     stop()
 
     assert message.startswith("KeyboardInterrupt: GET /v1/users/me was interrupted.")
@@ -153,7 +178,7 @@ def test_the_error_for_a_broken_body_shows_nothing_of_the_body(run, fault):
         dm.connect(service.base_url, ApiKey(KEY), pace="off")
         lines = run("dm.me()")
 
-    assert len(lines) == 2, lines
+    assert "Traceback" not in lines[0]
     assert KEY not in "\n".join(lines)
 
 

@@ -188,7 +188,7 @@ def test_data_is_unwrapped_if_it_is_an_object_or_an_array(data):
 @pytest.mark.parametrize(
     ("name", "says", "warning"),
     [
-        ("items", {"page": 1, "total": 50}, r"10 of 50 records\. For all: frame\(pages"),
+        ("items", {"page": 1, "total": 50}, r"10 of 50 records\.\nFor all: frame\(pages"),
         ("items", {"next": "/v1/letters?after=9"}, "10 records"),
         ("items", {"has_more": True}, "10 records"),
         ("data", {"total": 50}, "10 of 50 records"),
@@ -256,7 +256,7 @@ def test_the_error_for_a_wrong_rows_at_says_how_far_it_matched(body, says):
         frame(body, rows_at="page.x.y")
 
     assert str(caught.value) == (
-        f"rows_at 'page.x.y' is not in this body. Where {says} "
+        f"rows_at 'page.x.y' is not in this body. Where {says}\n"
         "Name another path, or use rows_at=None for the whole body."
     )
 

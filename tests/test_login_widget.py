@@ -390,5 +390,5 @@ def test_login_asks_two_questions_at_a_terminal(service, monkeypatch, capsys):
 def test_login_in_a_script_without_a_terminal_says_what_to_do(monkeypatch):
     """A script without a terminal must not hang."""
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
-    with pytest.raises(NotConnectedError, match=r"needs a notebook or a terminal.*connect\("):
+    with pytest.raises(NotConnectedError, match=r"(?s)needs a notebook or a terminal.*connect\("):
         login()

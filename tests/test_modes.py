@@ -286,7 +286,7 @@ def test_no_write_is_sent_after_a_change_of_mode_that_failed(service, fails):
         other.get("/v1/users/me")
         with pytest.raises((dm.DirectMailLabError, ValueError, TypeError)):
             fails()
-        with pytest.raises(dm.errors.WriteRefusedError, match=r"failed.*Run record"):
+        with pytest.raises(dm.errors.WriteRefusedError, match=r"failed.\nRun record"):
             dm.post("/v1/letters")
     with dm.replay("first-look"):  # where nothing is sent
         pass
@@ -301,7 +301,7 @@ def test_no_write_is_sent_after_a_change_of_mode_that_failed(service, fails):
 
 def test_a_run_that_must_be_live_needs_a_key(recorded, monkeypatch, service):
     """The environment asks for it in a notebook that stays unchanged, or lets a reader replay."""
-    said = r"no key.*must be live.*DIRECTMAIL_LIVE=0"
+    said = r"(?s)no key.*must be live.*DIRECTMAIL_LIVE=0"
     with pytest.raises(dm.errors.NotConnectedError, match=said):
         dm.record("tour", live=True)
     monkeypatch.setenv("DIRECTMAIL_LIVE", "1")

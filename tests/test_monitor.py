@@ -44,15 +44,15 @@ def monitor(connected: Session) -> Iterator[MonitorWidget]:
 def test_every_response_counts_and_the_last_ones_are_drawn():
     """A success with nothing remaining used the last of the allowance; it is not a refusal."""
     points = [
-        *((0, 200, ""), (3, 429, "exhausted"), (None, 429, "exhausted")),
-        *((0, 403, "exhausted"), (3, 403, "failed"), (None, 500, "failed")),
+        *((0, 200, ""), (3, 429, "refused"), (None, 429, "refused")),
+        *((0, 403, "failed"), (3, 403, "failed"), (None, 500, "failed")),
     ] * 100
     known = history([reading(path="/v1/lists"), reading(), reading(path="/v1/lists")])
     (operation,) = history(reading(left, status=status) for left, status, _ in points).update()
 
     assert [each.name for each in known.update()] == ["GET /v1/users/me", "GET /v1/lists"]
     assert list(operation.points) == [(left, mark) for left, _, mark in points[-MAX_POINTS:]]
-    assert operation.counts == {"responses": 600, "exhausted": 300, "failed": 200}
+    assert operation.counts == {"responses": 600, "refused": 200, "failed": 300}
 
 
 def test_a_response_that_is_played_by_a_live_session_does_not_count(connected):

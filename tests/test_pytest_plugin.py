@@ -124,7 +124,7 @@ def test_a_missing_cassette_or_key_says_what_to_do(run):
     missing.stdout.fnmatch_lines(
         [f"E *GET /v1/users/me has no response: there is no cassette {OWN}", f"E *{command}"]
     )
-    without_key.stdout.fnmatch_lines(["No base address*DIRECTMAIL_BASE_URL*"])
+    without_key.stdout.fnmatch_lines(["No base address*", "*DIRECTMAIL_BASE_URL*"])
     assert "pytest_plugin.py" not in str(without_key.stdout)
     assert not Path("cassettes").exists()
 
@@ -519,7 +519,7 @@ def test_settings_are_read_from_pyproject(pytester, run, account, monkeypatch):
         ("directmail_ignore = key", "{}", "", "'key' names nothing to ignore. Give query:NAME*"),
         ("", "{}", "'tour'", "test_account.py::test_me: *no setting 'tour'*"),
         ("", "{}", "casette='tour'", "test_account.py::test_me: *Did you mean cassette[?]"),
-        ("", "{}", "cassette='../tape'", "'../tape' is not a cassette's name. Give a bare name *"),
+        ("", "{}", "cassette='../tape'", "'../tape' is not a cassette's name."),
         ("", "{}", "record_mode='update'", "test_account.py::test_me: *mode must be one of none*"),
     ],
 )

@@ -80,7 +80,7 @@ def test_an_error_quotes_what_the_service_says_to_people(service, unpaced, body,
     quoted = f'400 Bad Request: "{said}".' if said else "400 Bad Request."
 
     assert error.said == said
-    assert f"GET /v1/users/me responded with {quoted} Correct the request." in str(error)
+    assert f"GET /v1/users/me responded with {quoted}\nCorrect the request." in str(error)
     assert ("interactions(number=1)" in error.advice) == bool(body and not said)
 
 
@@ -205,5 +205,5 @@ def test_a_redirect_without_a_body_says_where_it_leads(service, live, location, 
         dm.frame(response)
 
     leads = leads.replace("{base}", service.base_url)
-    assert f"responded with 302 Found, {leads} " in str(caught.value)
+    assert f"responded with 302 Found, {leads}\n" in str(caught.value)
     assert "follow_redirects=True" in caught.value.advice

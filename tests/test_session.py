@@ -65,7 +65,7 @@ def test_an_event_loop_that_ends_closes_its_connections(live):
     ],
 )
 def test_an_error_status_is_a_service_error(service, unpaced, status, kind, advice):
-    said = f"GET /v1/users/me responded with {status}.*{advice}"
+    said = f"(?s)GET /v1/users/me responded with {status}.*{advice}"
     with (
         service.fault(status=status, echo_key=True),
         pytest.raises(dm.errors.ServiceError, match=said) as caught,

@@ -798,7 +798,7 @@ def test_personal_data_is_shared_with_one_warning(tour):
         share(source, "told.zip", run=False)
 
     assert [str(each.message) for each in warned] == [
-        "told.zip contains 1 e-mail address. To replace this in what is packed, and not in your "
+        "told.zip contains 1 e-mail address.\nTo replace this in what is packed, and not in your "
         "files: --redact personal."
     ]
     assert Path("told.zip").exists()

@@ -103,7 +103,7 @@ def test_every_question_accepts_every_source(connected, question, kind):
     source = source_of(kind, connected)
     ask, expected = QUESTIONS[question]
     if question == "chart_rate_limits":
-        expected = f"Requests left in the window: {TITLES[kind]}. {expected} 300 left."
+        expected = f"Requests left, {TITLES[kind]}, nothing refused. {expected} 300 left."
 
     assert ask(source) == expected
     if kind in ("folder", "list") and question in ("rate_limits", "interactions"):

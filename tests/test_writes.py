@@ -125,7 +125,7 @@ def test_pages_always_searches(run, account):
 
 SEARCH = r'It looks like a search: to send it each time, if_sent="send"\. To get its response back'
 LETTER = (
-    r'^POST [^ ]+ was sent [^.]*\. It was not sent again\. To get its .*: if_sent="keep"\. To send'
+    r'^POST [^ ]+ was sent [^.]*\. It was not sent again\.\nTo get its .*: if_sent="keep"\. To send'
 )
 
 
@@ -226,7 +226,9 @@ def test_letters_that_differ_only_in_a_redacted_value_each_keep_their_own_respon
     writes._sent.clear()  # as in a new process
     run("dm.record('tour')")
     for token in ("ab", "cd"):
-        with pytest.raises(AlreadySentError, match=r"interaction 2 .* may be another") as refused:
+        with pytest.raises(
+            AlreadySentError, match=r"(?s)interaction 2 .* may be another"
+        ) as refused:
             run(f"send({token!r})")
         assert refused.value.number == 2
     with pytest.raises(AlreadySentError, match="only in what redaction, ignore or match_on leave"):

@@ -59,7 +59,8 @@ def records(record_mode: RecordMode, path: Path) -> bool:
 def _warn_of_early_end(request: str) -> None:
     warn_caller(
         f"{request}: the recording has only the start of this response, since it was read no "
-        "further. To get more, record it again."
+        "further.",
+        "To get more, record it again.",
     )
 
 

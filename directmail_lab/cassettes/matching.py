@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote
 
 from ..arguments import argument_error, check_names
 from ..exchange.bodies import plain_text, read_multipart, unpack
-from ..exchange.values import Request, header, media_type_of
+from ..exchange.values import Request, header, is_json_type, media_type_of
 from ..redaction.key import ANY_VALUE
 
 Matcher = Callable[[Any, Any], object]
@@ -303,7 +303,7 @@ def body_parts(request: Request) -> list[tuple[Name, Hashable]]:
         text = body.decode("utf-8", "surrogateescape")
         fields = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
         parts = [(("form", name), value) for name, value in _sorted(fields)]
-    elif media_type.endswith(("/json", "+json")) or not media_type:
+    elif is_json_type(media_type) or not media_type:
         kind = "JSON"
         with suppress(ValueError, ArithmeticError, RecursionError):
             parts = list(_json_parts(_DECODER.decode(body.decode(json.detect_encoding(body)))))

@@ -74,6 +74,10 @@ class Recording(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def __repr__(self) -> str:
+        count = plural(len(self), "interaction")
+        return f"Recording · {self.title!r}{self.recorded_note} · {self.base_url} · {count}"
+
     @abstractmethod
     def interaction(self, number: int) -> Interaction:
         """Return an interaction by its number.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from ..display import wrapped
 from ..errors import naming_what_is_missing
 from ..settings import VERSION
 from . import cassette as cassette_commands
@@ -36,6 +37,7 @@ app = typer.Typer(
     "Exit codes: 0 success, 1 something was found, 2 failure.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     add_completion=False,
 )
 
@@ -47,14 +49,14 @@ def main() -> None:
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-    warnings.showwarning = lambda message, *_, **__: say(f"Note: {message}", err=True)
+    warnings.showwarning = lambda message, *_, **__: say(wrapped(f"Warning: {message}"), err=True)
     try:
         with naming_what_is_missing():
             app()
     except Exception as error:
         # The errors that IPython also shows briefly: ours, httpx's, and those of arguments.
         if isinstance(error, OSError) or hasattr(error, "_render_traceback_"):
-            say(f"directmail-lab: {error_message(error)}", err=True)
+            say(wrapped(f"Error: {error_message(error)}"), err=True)
         else:  # a bug; Python would exit with 1, which means that something was found
             sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(2)
@@ -94,7 +96,7 @@ def drift(
     ),
     values: bool = typer.Option(False, "--values", help="List changed values of bodies, too."),
 ) -> None:
-    """List what changed since a cassette was recorded; exit with 1 if anything has.
+    """List what changed since a recording; exit with 1 if so.
 
     Its reads are sent again, with the key of the environment or the keyring.
     With --against, nothing is sent.
@@ -128,7 +130,7 @@ def share(
     timeout: float = typer.Option(600, min=1, help="Seconds that all notebooks may run in total."),
     force: bool = FORCE,
 ) -> None:
-    """Put notebooks and the cassettes they replay into one zip, and each as a page, too.
+    """Put notebooks with their cassettes into one zip.
 
     The notebooks first run as a reader runs them: with no key and no network. The
     zip has the outputs of that run. Nothing is written if a cell fails, or if the

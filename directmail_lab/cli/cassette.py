@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -17,7 +18,7 @@ from ..cassettes import (
     read_cassette,
 )
 from ..cassettes.library import SUFFIXES, is_folder, shown_path, stays_in
-from ..display import plural, printable, printable_line
+from ..display import plural, printable, printable_line, size_text
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import body_text
 from ..exchange.changes import varies
@@ -40,9 +41,20 @@ _INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
 @app.command("list")
 def list_() -> None:
     """List the cassettes that can be found by name, and which of them came with the package."""
+    import pandas as pd
+
+    rows = []
     for name, path in cassettes_by_name().items():
-        is_own = shown_path(path) != ""
-        say(printable_line(name) + ("" if is_own else "  (came with directmail-lab)"))
+        count = None
+        recorded = "cannot be read"
+        with suppress(CassetteError):
+            recording = read_cassette(path)
+            count = len(recording)
+            recorded = recording.recorded_when.removeprefix("on ")
+        own = shown_path(path) or "package"
+        rows.append((name, count, recorded, size_text(path.stat().st_size), own))
+    names = ["name", "requests", "recorded", "size", "where"]
+    show(pd.DataFrame(rows, columns=names).convert_dtypes(), names)
 
 
 @app.command("show")

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from .. import errors
-from ..display import printable, printable_line
+from ..display import cell_texts, is_number, printable
 from ..errors import DirectMailLabError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_CHARACTERS = 200
+_MOST = 200
 _UNBOUNDED = 10_000  # columns: a program that reads a pipe finds each row on one line
 
 FOUND = typer.Exit(1)
@@ -58,7 +56,7 @@ def print_any_text() -> None:
 def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     """Print these columns, except empty ones, and ``attrs["notes"]`` below.
 
-    At a terminal, long texts are wrapped, and numbers and times are not.
+    At a terminal, long texts are wrapped.
     """
     from rich.console import Console
     from rich.table import Table
@@ -66,34 +64,19 @@ def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     width = None if sys.stdout.isatty() else _UNBOUNDED
     console = Console(highlight=False, markup=False, emoji=False, width=width)
     table = Table(box=None, pad_edge=False)
-    texts = frame[columns].map(_cell)
-    texts = texts.loc[:, (texts != "").any()]
-    for name in map(str, texts):
-        table.add_column(name, no_wrap=frame[name].dtype.kind != "O", overflow="fold")
-    for row in texts.itertuples(index=False):
-        table.add_row(*row)
+    cells = {name: cell_texts(frame[name]) for name in columns}
+    shown = {name: texts for name, texts in cells.items() if any(texts)}
+    for name in shown:
+        table.add_column(
+            name, justify="right" if is_number(frame[name]) else "left", overflow="fold"
+        )
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*(f"{text[:_MOST]}…" if len(text) > _MOST else text for text in row))
     if len(frame):
         console.print(table)
     notes = frame.attrs.get("notes", [])
     if notes:
         console.print(*notes)
-
-
-def _cell(value: Any) -> str:
-    """Return a value as text: a time to the second, JSON for an array, nothing if it is missing."""
-    import pandas as pd
-
-    if isinstance(value, dict | list):
-        text = json.dumps(value, ensure_ascii=False)
-    elif pd.isna(value):
-        text = ""
-    elif isinstance(value, datetime):
-        text = f"{value:%Y-%m-%d %H:%M:%S}"
-    else:
-        text = str(value)
-    if len(text) > _MOST_CHARACTERS:
-        text = f"{text[:_MOST_CHARACTERS]}…"
-    return printable_line(text)
 
 
 # -- errors ------------------------------------------------------------------------------------

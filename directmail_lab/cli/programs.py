@@ -57,7 +57,7 @@ def lab(
     port: int | None = PORT,
     no_browser: bool = NO_BROWSER,
 ) -> None:
-    """Open JupyterLab in a folder of yours, or with the first notebook of an unpacked zip.
+    """Open JupyterLab in your folder, or with an unpacked zip.
 
     Without `lab`, the command opens the tutorials.
     """
@@ -69,7 +69,7 @@ def lab(
 
 
 def demo(port: int | None = PORT, no_browser: bool = NO_BROWSER) -> None:
-    """Start the stand-in service, and open a notebook that is ready to sign in to it."""
+    """Start the stand-in service, and open a notebook for it."""
     from ..server.standin import stand_in
 
     folder = Path("directmail-lab-demo").absolute()
@@ -137,7 +137,7 @@ def serve(
     window: float = typer.Option(60.0, min=0.001, help="The length of a window in seconds."),
     reset_unit: ResetUnit = typer.Option("seconds_left", help="The unit of X-RateLimit-Reset."),
 ) -> None:
-    """Run a server on this machine: the stand-in service, or one that replays cassettes.
+    """Run a server here: the stand-in, or one that replays.
 
     With --cassette, any client gets the recorded responses, and nothing is
     forwarded. --limit, --window and --reset-unit are for the stand-in service.

@@ -301,6 +301,11 @@ def media_type_of(headers: Headers) -> str:
     return (header(headers, "content-type") or "").partition(";")[0].strip().lower()
 
 
+def is_json_type(media_type: str) -> bool:
+    """Return whether a media type is one of JSON, such as ``application/hal+json``."""
+    return media_type.endswith(("/json", "+json"))
+
+
 def without_headers(headers: Headers, names: Collection[str]) -> Headers:
     """Return the headers that do not have one of these names, which are in lower case."""
     return tuple([pair for pair in headers if pair[0].lower() not in names])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..cassettes import Recording
-from ..display import plural, printable_line, utc_time, whole_html
+from ..display import cell_texts, plural, printable_line, table_html, utc_time
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import (
     PICTURE_TYPES,
@@ -33,12 +33,13 @@ from ..exchange.values import (
     Request,
     Response,
     header,
+    is_json_type,
     media_type_of,
     normalize_headers,
 )
 from ..questions.interaction_view import view_of
 from ..questions.snippets import copy_as
-from ..readings.reading import Reading, is_exhausted, no_response_text, problem_of
+from ..readings.reading import Reading, mark_of, no_response_text, problem_of
 from ..readings.reset_unit import renewal_time
 from ..sessions.transports.extensions import EXTENSION, Received
 
@@ -178,19 +179,18 @@ def static_table(
     import pandas as pd
 
     first = rows(recording, 1, STATIC_ROWS)
-    frame = pd.DataFrame(first, pd.RangeIndex(1, len(first) + 1), Row._fields)
-    frame = frame.drop(columns=_NOT_STATIC).convert_dtypes()
-    time = pd.to_datetime(frame["time"], unit="ms", utc=True)
-    frame["time"] = time.dt.strftime("%Y-%m-%d %H:%M:%SZ").fillna("")
-    frame = frame.map(lambda value: printable_line(value) if isinstance(value, str) else value)
+    index = pd.RangeIndex(1, len(first) + 1, name="number")
+    frame = pd.DataFrame(first, index, Row._fields).drop(columns=_NOT_STATIC).replace("", None)
+    frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
+    frame = frame.loc[:, frame.notna().any()].convert_dtypes()
     count = len(recording)
     more = f": the first {STATIC_ROWS}" if count > STATIC_ROWS else ""
     recorded = recording.recorded_note if recording.path or recording.is_replay else ""
     note = f"{printable_line(recording.title)}, {plural(count, 'interaction')}{recorded}{more}."
     frame.attrs["notes"] = [note]
-    frame = frame.loc[:, (frame.notna() & (frame != "")).any()]
-    table = whole_html(frame, most_rows=STATIC_ROWS)
-    text = f"{frame.to_string(na_rep='')}\n{note}"
+    table = table_html(frame, most_rows=STATIC_ROWS)
+    cells = pd.DataFrame({name: cell_texts(frame[name]) for name in frame}, list(index))
+    text = f"{cells.to_string()}\n{note}"
     if selected is not None:
         view = view_of(*selected)
         table += view._repr_html_()
@@ -234,17 +234,6 @@ def _row(recording: Recording, number: int) -> Row:
 def _is_replayed(recording: Recording, reading: Reading) -> bool:
     """Return whether a session that can send returned an earlier response instead."""
     return reading.is_earlier and not recording.is_replay
-
-
-def mark_of(reading: Reading) -> str:
-    """Return ``"aborted"``, ``"exhausted"``, ``"failed"`` (other errors, cut short) or ``""``."""
-    if reading.is_aborted:
-        return "aborted"
-    if is_exhausted(reading.status, reading.remaining):
-        return "exhausted"
-    if reading.status >= 400 or reading.is_cut_short or reading.no_response:
-        return "failed"
-    return ""
 
 
 # -- one interaction ---------------------------------------------------------------------------
@@ -316,7 +305,7 @@ def describe_message(
         "kind": kind,
         "media_type": media_type,
         "size": len(body),
-        "truncated": kind == "text" and len(body) > most,
+        "truncated": kind in ("json", "text") and len(body) > most,
         "editable": body == message.body and _is_written_as_shown(shown, body, charset),
         "digest": digest_of(message.body or b""),
     }
@@ -362,6 +351,8 @@ def _classify_body(
         return "json", decode_text(body, charset).encode("utf-8", "replace")
     text = decode_text(body[:most], charset)
     # A body with nulls and no declared character set may have been misread as UTF-16.
+    if len(body) > most and is_json_type(media_type) and text.lstrip()[:1] in ("{", "["):
+        return "json", text.encode("utf-8", "replace")
     if text.count("\ufffd") > 3 or "\0" in text or (b"\0" in body and charset is None):
         return "binary", b""
     return "text", text.encode("utf-8", "replace")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..display import plural
 from ..questions.sources import Source, describe, recording_of
-from ..readings.reading import Reading
+from ..readings.reading import Reading, mark_of
 from ..readings.reset_unit import renewal_time
 from ..readings.sharing import SharedAllowances, name_of_shared
 from ..sessions.current import current_session, session
 from ..sessions.session import Session, allowances_of
-from .browser_data import mark_of, read_page
+from .browser_data import read_page
 from .widget import Follower, Widget, describe_mode, nothing_played
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Operation:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.counts = Counter[str](responses=0, exhausted=0, failed=0)
+        self.counts = Counter[str](responses=0, refused=0, failed=0)
         self.points: deque[tuple[int | None, str]] = deque(maxlen=MAX_POINTS)
 
     def add(self, reading: Reading) -> None:

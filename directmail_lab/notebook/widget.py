@@ -157,7 +157,8 @@ class Widget(anywidget.AnyWidget):
         """Return the static output; until a page shows the widget, it says what may be missing."""
         data, metadata = self.static_output()
         if self._awaits_page:
-            data.pop("image/png", None)  # it would look live
+            if data.pop("image/png", None):  # it would look live
+                del data["text/html"]
             if "text/html" in data:
                 data["text/html"] = f"<p>{NO_WIDGETS}</p>{data['text/html']}"
             data["text/plain"] = f"{NO_WIDGETS}\n{data['text/plain']}"

@@ -1,22 +1,22 @@
 """The chart of readings: the requests remaining over time, a panel for each operation.
 
-A chart has no background, since it appears on light and on dark pages. The luminance of its colours
-is about 0.19, so their contrast with both is above 4 (WCAG 2.2). Pyplot is neither used nor
-changed.
+A chart has a white background, also on dark pages: no colour has a contrast of 4.5 with both (WCAG
+2.2). Pyplot is neither used nor changed.
 """
 
 from __future__ import annotations
 
 import io
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.style
 import numpy as np
 import pandas as pd
+from matplotlib.dates import DateFormatter, date2num
 from matplotlib.figure import Figure
 
-from ..display import plural, running_ipython
-from ..readings.reading import is_exhausted
+from ..display import picture_html, plural, running_ipython
 from ..readings.sharing import SharedAllowances, name_of_shared
 from .sources import Sources, readings_of
 
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Labels tell the series apart as well. Vermilion marks refused requests.
-_SERIES = ("#007EC5", "#008A69", "#BC5397", "#957500", "#797979", "#B06730")
-_REFUSED = "#CE5100"
-_INK = "#797979"
+_SERIES = ("#0072B2", "#00735A", "#A8377F", "#7A6200", "#616161", "#9A5222")
+_REFUSED = "#B84500"
+_INK = "#616161"
 _WINDOW = "#79797933"  # the last two digits: how opaque it is
+_TITLE_CHARACTERS = 76
+_MINUTE = 1 / (24 * 60)  # matplotlib counts days
 _INKED = ("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 _STYLE: dict[str, Any] = {
     **dict.fromkeys(_INKED, _INK),
-    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
     "axes.edgecolor": _INK,
     "axes.titlelocation": "left",
     "axes.titlesize": 10.5,
@@ -75,8 +76,13 @@ class Chart(Figure):
 
     def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, object], dict[str, object]]:
         width, height = (round(inches * 96) for inches in self.get_size_inches())
-        data: dict[str, object] = {"image/png": self.png(), "text/plain": self.alt_text}
-        return data, {"image/png": {"alt": self.alt_text, "width": width, "height": height}}
+        png = self.png()
+        data: dict[str, object] = {
+            "text/html": picture_html("image/png", png, self.alt_text, width),
+            "image/png": png,
+            "text/plain": self.alt_text,
+        }
+        return data, {"image/png": {"width": width, "height": height}}
 
 
 @_styled
@@ -113,11 +119,10 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     title = _title(frame, len(operations))
     shown = dict(operations[: len(_SERIES)])
     last = {name: _describe_last(readings) for name, readings in shown.items()}
-    alt_text = title
-    if "recorded" in frame.attrs:
-        alt_text += f", recorded {frame.attrs['recorded']}"
     lines = "; ".join(f"{name}: {text}" for name, text in last.items())
-    chart = Chart(1.0 + 1.45 * len(shown), f"{alt_text}. {lines}.")
+    recorded = f", recorded {frame.attrs['recorded']}" if "recorded" in frame.attrs else ""
+    title_lines = textwrap.wrap(title, _TITLE_CHARACTERS)
+    chart = Chart(0.8 + 0.2 * len(title_lines) + 1.45 * len(shown), f"{title}{recorded}. {lines}.")
     panels = chart.subplots(len(shown), squeeze=False, sharex=True)[:, 0]
     legend: dict[str, Any] = {}
     for axes, color, name in zip(panels, _SERIES, shown, strict=False):
@@ -128,21 +133,34 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
         axes.set_title(last[name], loc="right")
         handles, labels = axes.get_legend_handles_labels()
         legend.update(zip(labels, handles, strict=True))
-    panels[-1].set_xlabel("UTC" if is_timed else "by number: not every response has a time")
+    panels[-1].set_xlabel("by number: not every response has a time")
+    if is_timed:
+        _label_times(panels[-1], frame["at"])
     chart.legend(legend.values(), legend.keys(), loc="outside lower left", ncols=4)
-    chart.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    chart.suptitle("\n".join(title_lines), x=0.01, ha="left", fontsize=12, fontweight="bold")
     return chart
 
 
 def _title(frame: pd.DataFrame, operations: int) -> str:
     source = frame.attrs.get("source") or plural(len(frame), "reading")
-    title = f"Requests left in the window: {source}"
+    title = f"Requests left, {source}"
     if operations > len(_SERIES):
         title += f", {len(_SERIES)} of {operations} operations"
     refused = len(_refused(frame))
-    if refused:
-        title += f", {refused:,} refused"
-    return title
+    return f"{title}, {f'{refused:,}' if refused else 'nothing'} refused"
+
+
+def _label_times(axes: Axes, times: pd.Series[Any]) -> None:
+    """Label the axis of all panels: at least a minute, in whole seconds, and its date once."""
+    first = times.min()
+    last = times.max()
+    start = float(date2num(first))
+    axes.update_datalim([(start, 0), (start + _MINUTE, 0)])
+    axes.autoscale_view(scaley=False)
+    days = list(dict.fromkeys(f"{at.day} {at:%B %Y}" for at in (first, last)))
+    axes.set_xlabel(f"{' to '.join(days)}, UTC")
+    if len(days) == 1:
+        axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S", "UTC"))
 
 
 def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:
@@ -177,8 +195,7 @@ def _allowances_of(table: pd.DataFrame) -> pd.Series[str]:
 
 
 def _refused(readings: pd.DataFrame) -> pd.DataFrame:
-    refused: pd.Series[bool] = is_exhausted(readings["status"], readings["remaining"])
-    return readings[refused.fillna(False)]
+    return readings[readings["status"] == 429]
 
 
 def _describe_last(readings: pd.DataFrame) -> str:
@@ -204,9 +221,14 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     line = line.sort_values("x", kind="stable")
     axes.step(line["x"], line["remaining"], ".-", where="post", color=color)
     refused = _refused(readings)
-    if len(refused):
-        heights = refused["remaining"].fillna(0).astype(int)
-        axes.plot(refused["x"], heights, "x", color=_REFUSED, label="refused, nothing left")
+    has_left = (refused["remaining"] > 0).fillna(False)
+    for label, marker, marked in (
+        ("refused", "x", refused[~has_left]),
+        ("refused although requests were left", "+", refused[has_left]),
+    ):
+        if len(marked):
+            heights = marked["remaining"].fillna(0).astype(int)
+            axes.plot(marked["x"], heights, marker, color=_REFUSED, label=label)
     top = axes.get_ylim()[1]
     axes.set_ylim(-0.05 * top, 1.05 * top)  # from 0, with room for marks
 

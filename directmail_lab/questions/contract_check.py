@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ..display import with_whole_cells
+from ..display import as_table
 from ..exchange.contract import HEADERS, TYPICAL_LIMIT
 from .sources import Sources, readings_of
 
@@ -79,4 +79,4 @@ def check_contract(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
     texts = ["statement", "verdict", "operations"]
     verdicts = pd.DataFrame(rows).astype(dict.fromkeys(texts, "string"))
     verdicts.attrs["notes"] = frame.attrs.get("notes", [])
-    return with_whole_cells(verdicts)
+    return as_table(verdicts)

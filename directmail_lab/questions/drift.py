@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..cassettes import Recording
 from ..cassettes.matching import Matching, Name
-from ..display import plural, with_whole_cells
+from ..display import as_table, plural
 from ..exchange.changes import Target, changes, type_of
 from ..exchange.httpx_values import httpx, response_value
 from ..exchange.operations import operations_of, query_of
@@ -150,7 +150,7 @@ def drift(
         notes.append(f"Not compared: {', '.join(dict.fromkeys(reasons))}.")
     table = pd.DataFrame(rows, columns=list(_DTYPES), dtype=object).astype(_DTYPES)
     table.attrs["notes"] = notes
-    return with_whole_cells(table)
+    return as_table(table)
 
 
 class _Call(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..cassettes import Recording
-from ..display import printable_line, ranges, with_whole_cells
+from ..display import as_table, printable_line, ranges
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.contract import ME_PATH, TYPICAL_LIMIT
 from ..exchange.operations import operations_of
@@ -74,7 +74,7 @@ def findings(source: Sources = None) -> pd.DataFrame:
     rows = _rows(recordings, named_paths(source))
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype="string")
     frame.attrs["notes"] = notes_on(recordings)
-    return with_whole_cells(frame)
+    return as_table(frame)
 
 
 # -- what was seen -----------------------------------------------------------------------------

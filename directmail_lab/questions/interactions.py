@@ -7,7 +7,7 @@ from typing import overload
 import pandas as pd
 
 from ..cassettes import Recording
-from ..display import printable, printable_line
+from ..display import as_table, printable, printable_line
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
@@ -111,7 +111,8 @@ def interactions(
         frame = _frame(recording)
         frame.attrs.update(describe(recording), problem=recording.problem)
     operations = operations_of(frame["path"].unique(), named_paths(source))
-    return frame.assign(operation=frame["path"].map(operations).astype("string"))
+    frame["operation"] = frame["path"].map(operations).astype("string")
+    return as_table(frame, is_wide=True)
 
 
 def _frame(recording: Recording) -> pd.DataFrame:

@@ -21,7 +21,7 @@ import yaml
 
 from ..cassettes import Recording
 from ..credentials import IN_OPENAPI
-from ..display import plural, whole_html
+from ..display import plural, table_html
 from ..errors import CassetteError
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.changes import PASSING_HEADERS
@@ -70,7 +70,7 @@ class Document(dict[str, Any]):
         table.attrs["notes"] = [self["info"]["description"]]
         if "x-only-404" in self:
             table.attrs["notes"].append(f"Nothing but 404: {', '.join(self['x-only-404'])}.")
-        return whole_html(table)
+        return table_html(table)
 
 
 def openapi(

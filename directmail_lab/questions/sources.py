@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import argument_error
 from ..cassettes import FileRecording, Recording, find_cassette, read_cassette, uncollected
 from ..cassettes.library import cassettes_in, is_folder
-from ..display import ProgressBar, plural, printable_line
+from ..display import ProgressBar, as_table, plural, printable_line
 from ..errors import CassetteError, naming_what_is_missing
 from ..sessions.current import current_session, session
 from ..sessions.session import Session
+from ..tracebacks import warn_caller
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,19 +107,18 @@ def rate_limits(source: Sources = None) -> pd.DataFrame:
     if is_many(source):
         frame = frame_of_many(source, readings_in)
         frame.attrs.setdefault("reset_unit", "undetermined")  # pandas keeps what all have
-        return frame
+        return as_table(frame, is_wide=True)
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
-        warnings.warn(
-            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}. "
+        warn_caller(
+            f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}.",
             "Leave reset_unit out to infer the unit.",
-            stacklevel=2,
         )
     with uncollected():
         frame = readings_in(recording)
     frame.attrs.update(describe(recording))
-    return frame
+    return as_table(frame, is_wide=True)
 
 
 def readings_of(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
@@ -244,8 +243,7 @@ def _read_folder(folder: Path) -> Iterator[Recording]:
     if reasons:
         names = shorten(printable_line(", ".join(reasons)), 200, placeholder=" …")
         first = printable_line(next(iter(reasons.values())))
-        warnings.warn(
+        warn_caller(
             f"{len(reasons):,} of {plural(len(files), 'cassette')} could not be read: {names}. "
-            f"{first}",
-            stacklevel=4,
+            f"{first}"
         )

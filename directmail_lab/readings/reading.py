@@ -244,6 +244,21 @@ def used_up(readings: Sequence[Reading]) -> list[bool]:
     return found
 
 
+MARKS = {"refused": "× ", "failed": "▲ ", "aborted": "■ "}
+"""What stands before a status, so that its colour does not say it alone."""
+
+
+def mark_of(reading: Reading) -> str:
+    """Return ``"aborted"``, ``"refused"`` (429), ``"failed"`` (other errors, cut short) or ``""``."""
+    if reading.is_aborted:
+        return "aborted"
+    if reading.status == 429:
+        return "refused"
+    if reading.status >= 400 or reading.is_cut_short or reading.no_response:
+        return "failed"
+    return ""
+
+
 def problem_of(reading: Reading, of_headers: str | None) -> str | None:
     """Return what is wrong with a response, given what is wrong with its headers."""
     if reading.no_response:

@@ -18,6 +18,7 @@ from typing import NamedTuple, get_args
 
 from ..arguments import argument_error, check_choice
 from ..credentials import ApiKey
+from ..display import plural
 from ..exchange.contract import (
     LIMIT_HEADER,
     ME_PATH,
@@ -124,6 +125,10 @@ class StandIn(LoopbackServer):
         self._lock = threading.Lock()  # each connection has its own thread
         super().__init__(self.port)
         add_stand_in(self.base_url)
+
+    def __repr__(self) -> str:
+        count = plural(self.requests.total(), "request")
+        return f"Stand-in service · {self.base_url} · {count}"
 
     def assumptions(self) -> str:
         """Return a line: what it assumes where service.md says nothing."""

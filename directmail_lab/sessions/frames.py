@@ -6,7 +6,6 @@ import contextlib
 import io
 import math
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import shorten
 from typing import Any, Literal
@@ -15,7 +14,7 @@ import pandas as pd
 
 from ..arguments import check_choice
 from ..credentials import known_keys
-from ..display import plural, utc_time
+from ..display import as_records, plural, utc_time
 from ..errors import DirectMailLabError, NotJSONError
 from ..exchange.bodies import (
     Path,
@@ -155,7 +154,7 @@ def frame(
         body = _with_numbers(body)
         body.attrs.update(_describe(given))
         _warn_of_more(given, len(body))
-        return body
+        return as_records(body)
     records, envelope = unwrap(body, _path_of_rows(body, rows_at))
     table = _table(records if isinstance(records, list | tuple) else [records], given)
     if isinstance(records, list) and isinstance(given, httpx.Response):
@@ -186,10 +185,9 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
         records += found if isinstance(found, list) else [found]
         good.append(result)
     if failures:
-        warnings.warn(
+        warn_caller(
             f"{len(failures)} of {plural(len(failures) + len(good), 'response')} failed, and are "
-            f"left out: {shorten('; '.join(failures), 500, placeholder=' …')}.",
-            stacklevel=4,
+            f"left out: {shorten('; '.join(failures), 500, placeholder=' …')}."
         )
     table = _table(records, good[0] if good else None)
     if tables and tables == len(good):
@@ -217,8 +215,8 @@ def _warn_of_more(response: httpx.Response, count: int) -> None:
         of_all = f" of {found.total:,}" if found.total > count else ""
         path = _without_key(str(_describe(response)["path"]))
         warn_caller(
-            f"This is one page of a list: {count:,}{of_all} records. For all: "
-            f'frame(pages("{path}")).'
+            f"This is one page of a list: {count:,}{of_all} records.",
+            f'For all: frame(pages("{path}")).',
         )
 
 
@@ -371,7 +369,7 @@ def _table(rows: Sequence[object], source: object) -> pd.DataFrame:
     table = pd.DataFrame(columns, index=index, copy=False)
     table.columns = pd.Index(_unique_names(fields), dtype=None if fields else object)
     table.attrs.update(_describe(source))
-    return table
+    return as_records(table)
 
 
 def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from decimal import Decimal
@@ -76,7 +77,21 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
             f"answered {plural(batch.most, 'request')} at a time. "
             f"To send no more at once: get_many(…, concurrency={batch.most})."
         )
-    return results
+    return Results(results)
+
+
+class Results(list[Result]):
+    """The results of `get_many`; a cell shows how many there are of each kind."""
+
+    def __repr__(self) -> str:
+        kinds = Counter[str]()
+        for each in self:
+            if isinstance(each, Exception):
+                kinds[type(each).__name__] += 1
+            else:
+                kinds[f"{each.status_code} {each.reason_phrase}".rstrip()] += 1
+        counts = [f"{name}: {count:,}" for name, count in kinds.items()]
+        return " · ".join([plural(len(self), "result"), *counts])
 
 
 def _say_failures(session: Session, results: list[Result]) -> None:
@@ -194,7 +209,7 @@ class Pages(Iterator[httpx.Response]):
                 bar.update()
                 yield response
         if max_pages is None and self._place is not None:
-            warn_caller(f"Stopped after {_MOST_PAGES} pages. For more: pages(…, max_pages=…).")
+            warn_caller(f"Stopped after {_MOST_PAGES} pages.", "For more: pages(…, max_pages=…).")
 
     @hide_frames  # the locals contain bodies
     def _next_page(self) -> httpx.Response | None:

@@ -670,7 +670,7 @@ class Session:
         >>> dm.replay("explore-an-unknown-api")
         Replaying cassette 'explore-an-unknown-api' (69 interactions, ...)
         >>> dm.get_many(["/v1/lists", "/v1/users/me"])
-        [<Response [200 OK]>, <Response [200 OK]>]
+        2 results · 200 OK: 2
         """
         from .pages import get_many
 
@@ -931,9 +931,10 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        count = plural(len(self.recording), "interaction")
+        does = {"record": f"recording {self.cassette!r}", "replay": f"replaying {self.cassette!r}"}
         recorded = self.recording.recorded_note if self.mode == "replay" else ""
-        return f"<Session {self._transport.mode}{recorded} at {self.base_url}, {count}>"
+        count = plural(len(self.recording), "interaction")
+        return f"Session · {does.get(self.mode, 'live')}{recorded} · {self.base_url} · {count}"
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(

@@ -12,7 +12,6 @@ import posixpath
 import re
 import sys
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +34,7 @@ from ..cassettes.library import create
 from ..errors import CassetteFormatError, DirectMailLabError
 from ..redaction.key import KeySearch
 from ..redaction.suspects import Part
+from ..tracebacks import warn_caller
 from . import audit
 from .cassette_page import make_page
 from .notebook_page import page_of
@@ -159,10 +159,9 @@ def share(
     content = packed.page() if is_page else packed.zipped(target.stem, was_run)
     personal = audit.personal_data(_parts_of(packed.notebooks) if is_page else packed.parts())
     if personal:
-        warnings.warn(
-            f"{target.name} contains {personal}. To replace this in what is packed, and not in "
-            "your files: --redact personal.",
-            stacklevel=2,
+        warn_caller(
+            f"{target.name} contains {personal}.",
+            "To replace this in what is packed, and not in your files: --redact personal.",
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with create(target) as new:
@@ -302,10 +301,9 @@ class _Packed:
                 notebook = json.loads((shared / place).read_bytes())
                 for number, cell in enumerate(notebook["cells"], 1):
                     if _drop_widgets(cell):
-                        warnings.warn(
+                        warn_caller(
                             f"{place}, cell {number} shows a widget that only a browser draws, so "
-                            "what is shared does not have it.",
-                            stacklevel=3,
+                            "what is shared does not have it."
                         )
                 self.notebooks[place] = _written(notebook)
 
@@ -319,7 +317,7 @@ class _Packed:
             try:
                 self._pages[page_place] = make_page(recording, list(recording))
             except DirectMailLabError as error:
-                warnings.warn(f"{page_place} is left out. {error.what}", stacklevel=3)
+                warn_caller(f"{page_place} is left out. {error.what}")
 
     def page(self) -> bytes:
         """Return the page of the only notebook."""

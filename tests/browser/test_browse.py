@@ -78,7 +78,7 @@ def test_interactions_are_filtered_sorted_and_opened_by_keyboard(page, server, a
     expect(root.get_by_role("status").first).to_contain_text("69 interactions")
     list_.focus()
     page.keyboard.press("/")
-    page.keyboard.type("status:4xx -is:exhausted")
+    page.keyboard.type("status:4xx -is:refused")
     expect(rows(root)).to_have_count(3)
     expect(list_).to_have_attribute("aria-rowcount", "4")
     page.keyboard.press("ArrowDown")

@@ -64,7 +64,7 @@ def test_every_text_is_readable_in_every_theme(new_page, server, service, theme)
 def form_monitor_and_browser_are_readable(
     page: Page, server: Server, service: FaultyService
 ) -> None:
-    """Errors, the account, an exhausted monitor and a copied request have enough contrast."""
+    """Errors, the account, a used-up monitor and a copied request have enough contrast."""
     cells = f"import directmail_lab as dm\ndm.login(base_url={service.base_url!r}, pace='off')"
     monitor = "session = dm.connect({0!r}, {1!r}, pace='off')\ndm.monitor()"
     shown = monitor.format(service.base_url, service.api_key)

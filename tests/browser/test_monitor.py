@@ -91,7 +91,7 @@ def test_the_monitor_counts_down_for_a_waiting_request(page, server):
     expect(wait).to_have_text("")
 
 
-def test_exhausted_and_failed_responses_are_marked(page, server, service):
+def test_refused_and_failed_responses_are_marked(page, server, service):
     """The text and the graph mark it, for eyes and for screen readers."""
     name = server.write("marks.ipynb", show(service), "dm.get('/v1/users/me')")
     open_notebook(page, server, name)
@@ -102,8 +102,8 @@ def test_exhausted_and_failed_responses_are_marked(page, server, service):
         run_cells(page, 1)
     course = page.get_by_role("img", name="GET /v1/users/me")
 
-    expect(page.locator(".dml-marks")).to_have_text("2 responses · × 1 exhausted · ▲ 1 failed")
-    expect(course).to_have_attribute("aria-label", re.compile("1 exhausted"))
+    expect(page.locator(".dml-marks")).to_have_text("2 responses · × 1 refused · ▲ 1 failed")
+    expect(course).to_have_attribute("aria-label", re.compile("1 refused"))
     assert course.evaluate(
         "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size > 3"
     )

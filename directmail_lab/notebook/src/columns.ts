@@ -3,7 +3,7 @@
 import { formatCount } from "./dom";
 import type { Row } from "./protocol";
 
-export const SYMBOLS: Record<string, string> = { exhausted: "×", failed: "▲", aborted: "■", replayed: "↺" };
+export const SYMBOLS: Record<string, string> = { refused: "×", failed: "▲", aborted: "■", replayed: "↺" };
 
 export const isMarked = (row: Row, mark: string) => (mark === "replayed" ? row.replayed : row.mark === mark);
 

@@ -7,7 +7,7 @@
 import { div, make, makeButton, plural, scheduler, setText } from "./dom";
 import { connect, type Context, type Message, SILENT_KERNEL } from "./kernel";
 
-type Point = [remaining: number | null, mark: "" | "exhausted" | "failed"];
+type Point = [remaining: number | null, mark: "" | "refused" | "failed"];
 
 interface Operation {
   name: string;
@@ -15,7 +15,7 @@ interface Operation {
   remaining: number | null;
   renews_in_s: number | null;
   responses: number;
-  exhausted: number;
+  refused: number;
   failed: number;
   points: Point[];
 }
@@ -72,9 +72,9 @@ function levelOf({ limit, remaining }: Operation) {
   return remaining <= 0 ? "none" : "low";
 }
 
-function describeMarks({ responses, exhausted, failed }: Operation) {
+function describeMarks({ responses, refused, failed }: Operation) {
   const marks = [plural(responses, "response")];
-  if (exhausted) marks.push(`× ${exhausted} exhausted`);
+  if (refused) marks.push(`× ${refused} refused`);
   if (failed) marks.push(`▲ ${failed} failed`);
   return marks.join(" · ");
 }
@@ -124,7 +124,7 @@ function drawRow({ canvas, operation }: Row) {
   };
   if (limit !== null) drawLimit(context, y(limit), width, color("line"));
   drawLine(context, points, x, y, color("accent"));
-  drawMarks(context, points, x, height - 7, { exhausted: ["×", color("bad")], failed: ["▲", color("warn")] });
+  drawMarks(context, points, x, height - 7, { refused: ["×", color("bad")], failed: ["▲", color("warn")] });
 }
 
 function drawLimit(context: CanvasRenderingContext2D, height: number, width: number, color: string) {
@@ -163,7 +163,7 @@ function drawMarks(
   points: Point[],
   x: (i: number) => number,
   y: number,
-  symbols: Record<"exhausted" | "failed", [string, string]>,
+  symbols: Record<"refused" | "failed", [string, string]>,
 ) {
   Object.assign(context, { textAlign: "center", textBaseline: "middle", font: "bold 13px system-ui, sans-serif" });
   let nextX = 0; // marks do not overlap

@@ -1,7 +1,7 @@
 /* The types of what Python's `browser_data` and `composer` send; see there. */
 
 /** The outcome of an interaction. */
-export type Mark = "" | "exhausted" | "failed" | "aborted";
+export type Mark = "" | "refused" | "failed" | "aborted";
 
 /** The fields of Python's `Row`. A value that is not known is null. */
 export interface Row {

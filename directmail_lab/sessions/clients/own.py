@@ -27,7 +27,7 @@ _HEADERS = {
 }
 
 _BODIES = ("content", "data", "files", "json")
-
+_NUMBER_OF_ERROR = re.compile(r"\[Errno -?\d+\] ")
 _NO_STREAM = httpx.ByteStream(b"")
 
 
@@ -270,10 +270,12 @@ def _explain(
         if proxy is not None:
             place += f" through the proxy {proxy}"
         what = what.format(place)
-        advice += f" ({redacted(reason)})" if reason else ""
+        reason = _NUMBER_OF_ERROR.sub("", redacted(reason))
+        if reason:
+            what = f"{what.rstrip('.')} ({reason})."
     else:
         return None
     what = redacted(what)
-    error.args = (f"{what} {advice}",)
+    error.args = (f"{what}\n{advice}",)
     vars(error).update(what=what, advice=advice)  # like our own errors
     return with_brief_traceback(error)
