@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -268,16 +268,16 @@ def _fields(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"field": frame.columns, "value": values})
 
 
-def _records_html(frame: pd.DataFrame) -> str:
+def _records_html(frame: pd.DataFrame) -> Any:
     import pandas as pd
 
     if _is_record(frame):
         return table_html(_fields(frame), most_rows=frame.shape[1])
     with pd.option_context("display.html.use_mathjax", False):
-        return str(pd.DataFrame._repr_html_(frame))
+        return cast("Any", pd.DataFrame)._repr_html_(frame)
 
 
-def _records_text(frame: pd.DataFrame, *args: Any, **options: Any) -> str | None:
+def _records_text(frame: pd.DataFrame, *args: Any, **options: Any) -> Any:
     import pandas as pd
 
     # DataFrame.__repr__ is the caller that gives all of its options.

@@ -294,7 +294,9 @@ def cassette(*words: object) -> Any:
 def test_list_says_which_cassettes_came_with_the_package(tour):
     """It also says how large each is; a damaged cassette is listed like any other."""
     (tour.parent / "broken.yaml").write_text("interactions: 7")
-    listed = {line.split()[0]: " ".join(line.split()[1:]) for line in cassette("list").stdout.splitlines()}
+    listed = {
+        line.split()[0]: " ".join(line.split()[1:]) for line in cassette("list").stdout.splitlines()
+    }
 
     assert listed["broken"] == "cannot be read 15 bytes cassettes/broken.yaml"
     assert re.fullmatch(r"4 \d+ \w+ \d{4} \d\.\d kB cassettes/tour.yaml", listed["tour"])

@@ -80,7 +80,7 @@ def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(connected, ser
     assert facts[-1] == "59 of 60 left"
     assert lines[:3] == ["[", "  {", '    "name": "<b>"']
     assert len(lines) == 21
-    assert lines[-1] == "… 20 of 92 lines; browse() shows all."
+    assert lines[-1] == "… 20 lines of 92; browse() shows all."
     assert "<b>" not in bundle["text/html"]
     assert type(response) is httpx.Response
 
@@ -108,8 +108,12 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(connected
         ("image/png", b"\x89PNG\r\n\x1a\n\x00", ""),
         ("image/svg+xml", b"<svg onload='alert(1)'/>", "<svg onload='alert(1)'/>"),
         ("application/pdf", b"%PDF\xff\xfe\x00", "(7 bytes, not text)"),
-        ("text/csv", b"a,b\n1,2\n" * 100_000, "a,b\n1,2\n" * 10 + "… 20 of the first"),
-        ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n… (100,000 characters in all)"),
+        (
+            "text/csv",
+            b"a,b\n1,2\n" * 100_000,
+            "a,b\n1,2\n" * 10 + "… 20 lines; browse() shows all.",
+        ),
+        ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n… 1 line of 1; browse() shows all."),
         ("text/plain", b"", ""),
     ],
 )

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from IPython import get_ipython
 
-from ..display import duration_text, picture_html, size_text
+from ..display import duration_text, picture_html, plural, size_text
 
 if TYPE_CHECKING:
     from ..exchange.httpx_values import httpx
 
 _MOST_LINES = 20
-_MOST_CHARACTERS = 20_000
+_MOST_CHARACTERS = 2_000
+_MOST_READ = 100_000
 _MOST_PICTURE_BYTES = 2 * 1024**2
 _STYLE = """style="white-space: pre-wrap; padding: 0; margin: 0; \
 font-family: var(--jp-code-font-family, monospace)\""""
@@ -66,10 +67,12 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
     if content and media_type in PICTURE_TYPES and len(content) <= _MOST_PICTURE_BYTES:
         below = picture_html(media_type, content, f"The picture that the service sent: {facts[2]}")
     elif content and recording.has_bodies(received.number):
-        lines = body_text(interaction.response.body, _MOST_CHARACTERS).splitlines()
-        text = "\n".join(lines[:_MOST_LINES])
-        if len(lines) > _MOST_LINES:
-            text += f"\n… {_MOST_LINES} of {len(lines):,} lines; browse() shows all."
+        whole = body_text(interaction.response.body, _MOST_READ)
+        lines = whole[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES]
+        text = "\n".join(lines)
+        if text != whole.rstrip():
+            of_all = f" of {len(whole.splitlines()):,}" if len(whole) <= _MOST_READ else ""
+            text += f"\n… {plural(len(lines), 'line')}{of_all}; browse() shows all."
         below = f"<pre {_STYLE}>{html.escape(text)}</pre>"
     color = _FAILED if mark else ""
     status, *rest = map(html.escape, facts)

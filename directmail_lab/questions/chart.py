@@ -154,13 +154,13 @@ def _label_times(axes: Axes, times: pd.Series[Any]) -> None:
     """Label the axis of all panels: at least a minute, in whole seconds, and its date once."""
     first = times.min()
     last = times.max()
-    start = float(date2num(first))
+    start = float(date2num(first))  # type: ignore[no-untyped-call]
     axes.update_datalim([(start, 0), (start + _MINUTE, 0)])
     axes.autoscale_view(scaley=False)
     days = list(dict.fromkeys(f"{at.day} {at:%B %Y}" for at in (first, last)))
     axes.set_xlabel(f"{' to '.join(days)}, UTC")
     if len(days) == 1:
-        axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S", "UTC"))
+        axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S", "UTC"))  # type: ignore[no-untyped-call]
 
 
 def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:

@@ -249,7 +249,7 @@ MARKS = {"refused": "× ", "failed": "▲ ", "aborted": "■ "}
 
 
 def mark_of(reading: Reading) -> str:
-    """Return ``"aborted"``, ``"refused"`` (429), ``"failed"`` (other errors, cut short) or ``""``."""
+    """Return ``"aborted"``, ``"refused"`` (429), ``"failed"`` (another error) or ``""``."""
     if reading.is_aborted:
         return "aborted"
     if reading.status == 429:
