@@ -302,7 +302,9 @@ def test_a_conflict_of_a_merge_names_its_line_and_what_to_do(tmp_path, is_ours):
     """Git leaves such marks in a file that two branches changed."""
     path = (recorded if is_ours else theirs)(tmp_path / "tour.yaml", answered())
     head, line_feed, rest = path.read_text().rpartition("  response:")
-    path.write_text(f"{head}    with pytest.raises(CassetteFormatError, match=rf"line {line} on\.\n.*cassette repair tour"):
+    path.write_text(f"{head}<<<<<<< HEAD\n{line_feed}{rest}=======\n{rest}>>>>>>> main\n")
+    line = head.count("\n") + 1
+    with pytest.raises(CassetteFormatError, match=rf"line {line} on\.\n.*cassette repair tour"):
         read_cassette(path)
 
 
