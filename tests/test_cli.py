@@ -454,7 +454,7 @@ def test_convert_writes_our_layout_alone():
     assert (again.exit_code, read_cassette(Path("mine.yaml")).layout) == (0, "lines")
     for name in ("tour.har", "tour.json"):
         refused = cassette("convert", "tour", name)
-        assert str(refused.exception).startswith("A recording is YAML. Name it without .")
+        assert str(refused.exception).startswith("A recording is YAML.\nName it without .")
         assert not Path(name).exists()
 
 

@@ -33,7 +33,10 @@ def test_a_notebook_shows_whole_sentences_and_the_notes():
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(frame)), plain)
 
 
-def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(capsys):
+def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
     at = pd.to_datetime(["2026-11-21T04:00:00.066803Z"] * 2)
     evil = "[bold]\x1b[2J\r\n\u202e"
     texts = ["word " * 30, evil]

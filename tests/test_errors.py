@@ -6,6 +6,7 @@ import re
 import socket
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,6 +21,7 @@ import directmail_lab as dm
 from directmail_lab.credentials import ApiKey
 from directmail_lab.display import wrapped
 from directmail_lab.sessions.session import Session, on_reading
+from directmail_lab.tracebacks import show_warnings_in_ipython
 
 KEY = "k-7Qf2-not-to-be-seen"
 
@@ -131,17 +133,19 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(run, account):
     assert not account.requests
 
 
-def test_a_warning_has_two_parts_and_no_line_of_ours(run, capsys, account):
+def test_a_warning_has_two_parts_and_no_line_of_ours(run, account, monkeypatch):
     """JupyterLab would break a long line within a word."""
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    show_warnings_in_ipython()
     dm.connect()
-    account.fault(path="/v1/a", body=json.dumps({"items": [{"id": 1}], "page": 1, "total": 2}))
-    run("dm.frame(dm.get('/v1/a'))")
-    run("frame = dm.frame(dm.get('/v1/a'))")
-    said = capsys.readouterr().err.splitlines()
+    account.fault(path="/v1/lists", body=json.dumps({"items": [{"id": 1}], "page": 1, "total": 2}))
+    with pytest.warns(UserWarning, match="one page") as caught:
+        run("frame = dm.frame(dm.get('/v1/lists'))")
+    shown = warnings.formatwarning(str(caught[0].message), caught[0].category, "cell.py", 1)
 
-    assert said == [
+    assert shown.splitlines() == [
         "Warning: This is one page of a list: 1 of 2 records.",
-        'For all: frame(pages("/v1/a")).',
+        'For all: frame(pages("/v1/lists")).',
     ]
 
 
