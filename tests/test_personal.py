@@ -114,6 +114,58 @@ def test_personal_fields_are_known_by_their_names(field):
     assert [len(text.splitlines()) for text in written] == [len(t.splitlines()) for t in texts]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("joe%2540corp.com", "?next=%252Fa%253Fto%253Djoe%2540corp.com", "joe&#64;corp.com"),
+        *("joe&amp;#x40;corp.com", "'joe\\u0040corp.com'", r"'\u003cjoe\\u0040corp.com\u003e'"),
+    ],
+)
+def test_an_address_is_found_in_its_encodings(text):
+    """In an address, in HTML or in JavaScript, also twice."""
+    written = PERSONAL.text(text)
+    pseudonym = re.search("person-9748fa7c(.{1,10})example.invalid", written)
+
+    assert pseudonym
+    assert written == text.replace(f"joe{pseudonym[1]}corp.com", pseudonym[0])
+    assert PERSONAL.text(written) == written
+    assert count_personal([], [text]) == {"e-mail address": 1}
+    assert count_personal([], [written]) == {}
+
+
+@pytest.mark.parametrize("field", ["to", "recipient", "recipients", "addressee"])
+def test_a_recipient_is_a_person(field):
+    """And ``to`` is none if it is the end of a period, an amount or a currency."""
+    people = json.dumps({field: ["Ada Lovelace"], "first_line": "Quay 1"})
+    written = redacted(people, "personal")
+    others = '[{"to": "2026-12-31"}, {"to": "1 Jan 2026"}, {"to": "EUR"}, {"to": 9}]'
+
+    assert f'["<{field}-' in written
+    assert '"<firstline-' in written
+    assert redacted('{"to": {"id": 7, "name": "Ada"}}', "personal").startswith(
+        '{"to": {"id": 7, "name": "<'
+    )
+    assert redacted(others, "personal") == others
+    assert count_personal([people]) == {"recipient": 1, "address line": 1}
+
+
+def test_a_field_is_spared_with_all_that_is_in_it():
+    """A table by city stays one; a field of the same name elsewhere is replaced."""
+    body = (
+        '{"address": {"city": "Ede", "zip": 1234}, "city": "Delft",'
+        ' "reply": {"email": "joe@corp.com"}, "lines": {"name": ["Ada", {"city": "Ede"}]}}'
+    )
+    got = json.loads(redacted(body, "personal", "-address.city", "-reply", "-lines.name"))
+    by_form = Redactor(redact=["personal", "-city"]).text("?city=Ede&zip=1234")
+
+    assert got["address"]["city"] == "Ede"
+    assert got["address"]["zip"] != 1234
+    assert got["city"].startswith("<city-")
+    assert got["reply"] == {"email": "joe@corp.com"}
+    assert got["lines"] == {"name": ["Ada", {"city": "Ede"}]}
+    assert by_form.startswith("?city=Ede&zip=%3Czip-")
+
+
 def test_fields_below_an_address_or_a_name_are_personal():
     """A company's fields stay, because its id is not a person's."""
     body = (
@@ -185,10 +237,24 @@ def test_a_notice_after_recording_counts_personal_data_and_says_what_to_do():
 
 def test_a_notice_names_what_looks_like_a_credential_and_the_command_that_removes_it():
     """A recording keeps it, because only its form shows what it may be."""
-    assert notices(answered(body='{"note": "prod_3f9aK2xQ9zLr7Tb4"}')) == [
-        "Cassette 'tour' contains what looks like a credential: a service's key, by its prefix. "
-        "To remove it: directmail-lab cassette redact tour."
+    other = answered(body='{"note": "live_newsletter_december"}')
+    assert notices(other, answered(body='{"note": "prod_3f9aK2xQ9zLr7Tb4"}')) == [
+        "Cassette 'tour' contains what looks like a credential: a service's key, by its prefix "
+        "(interaction 2, response body). To remove it: directmail-lab cassette redact tour."
     ]
+
+
+def test_a_notice_names_the_fields_that_were_spared_and_the_lengths_that_are_wrong():
+    """A length before a part of a stream counts the value that was replaced, and stays."""
+    place = answered(body='{"address": {"city": "Ede", "zip": 1234}}')
+    packet = '{"sid": "x", "email": "joe@corp.com"}'
+    stream = answered(body=f"{len(packet)}\r\n{packet}\r\n")
+    (line,) = notices(place, stream, redact=["personal", "-address.city"])
+
+    assert line == (
+        "As you asked, address.city was not replaced. In interaction 2, a body states a length "
+        "that counts what was replaced, so that a client may fail to read it."
+    )
 
 
 def test_there_is_no_notice_where_nothing_personal_was_recorded():
@@ -211,7 +277,15 @@ def test_the_notice_for_a_large_recording_says_how_much_was_searched(count, padd
     texts = (f'"u{number}@corp.com {"x" * padding}"' for number in range(count))
     (line,) = notices(*(answered(body=text) for text in texts))
 
-    assert f" in the {searched} of its interactions that were searched. " in line
+    assert f" in the first megabyte of {searched} of its interactions. " in line
+
+
+def test_the_notice_for_a_large_body_counts_in_its_first_megabyte():
+    people = json.dumps([f"u{number}@corp.com" for number in range(100_000)])
+    (line,) = notices(answered(body=people))
+    (count,) = re.findall("contains ([0-9,]+) e-mail addresses in the first megabyte of 1 ", line)
+
+    assert 40_000 < int(count.replace(",", "")) < 60_000
 
 
 def test_a_session_warns_of_personal_data_when_a_recording_ends(caplog):

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import html
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -53,6 +54,9 @@ class Bank(ClientService):
         body = (request.body or b"").decode()
         if path == "/acc":
             return json_response(200, [{"access_token": each} for each in TOKENS])
+        if path in COOKIES:
+            cookies = tuple(("Set-Cookie", each) for each in COOKIES[path])
+            return Response(200, "OK", cookies, b"{}")
         if path == "/login":
             return json_response(200, {"id_token": JWT})
         if path == "/xml":
@@ -61,6 +65,14 @@ class Bank(ClientService):
         said = [path, query, body, header(request.headers, "authorization"), len(self.received)]
         return json_response(200, {"said": said, "token": SECRET})
 
+
+COOKIES = {
+    "/sign-in": (f"sid={SECRET}; Path=/admin; HttpOnly", f"seen={SECRET}; Max-Age=9; Path=/"),
+    "/sign-out": (
+        "sid=; Path=/admin; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+        f"seen={SECRET}; Max-Age=0; Path=/",
+    ),
+}
 
 Send = "Callable[..., httpx.Response]"
 
@@ -108,7 +120,17 @@ def every_name(send: Any) -> list[object]:
     return said
 
 
-FLOWS = (two_tokens, a_user, a_phrase, an_echo_in_xml, a_jwt, every_name)
+def a_logout(send: Any) -> list[object]:
+    said: list[object] = []
+    for path in COOKIES:
+        response = send("GET", path)
+        jar = response.cookies.jar
+        said.append(sorted((each.name, each.path, each.expires is None) for each in jar))
+        said.append(re.sub(SECRET, "…", str(response.headers.get_list("set-cookie"))))
+    return said
+
+
+FLOWS = (a_logout, two_tokens, a_user, a_phrase, an_echo_in_xml, a_jwt, every_name)
 SECRETS = (*TOKENS, PHRASE, "pa55w0rd-of-the-user", SECRET, JWT, part_of_jwt({"sub": USER}))
 
 

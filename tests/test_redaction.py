@@ -317,19 +317,21 @@ OF_CREDENTIALS = """
     newPassword current_password password_confirmation password2 j_password id_token_2 app_token
     resetToken encryption_key license-key SharedKey passcode passphrase PHPSESSID JSESSIONID
     sessionid ASP.NET_SessionId id_token_hint PRIVATE-TOKEN X-Telegram-Bot-Api-Secret-Token
-    user_pass DB_PASS otp totp
+    user_pass DB_PASS otp totp signature_key connectionString
 """
 # With a long and random value.
 OF_RANDOM_VALUES = """
     token Token X-Vault-Token user_token key X-Key auth session signature sig X-Hub-Signature-256
-    laravel_session assertion
+    laravel_session assertion credential device_code code_verifier X-Insert-Key X-Query-Key
+    X-Honeycomb-Team OK-ACCESS-SIGN Authentication
 """
 # Even with a long and random value.
 NOT_OF_CREDENTIALS = """
     X-CSRFToken X-CSRF-Token xsrf_token Next-Page-Token next_page_token nextPageToken pageToken
     nextToken x-ms-continuationtoken continuation_token continuation cursor next_cursor sync_token
     syncToken cursor_token paginationToken skip_token delta_token nextForwardToken scroll_token
-    authenticity_token __RequestVerificationToken
+    authenticity_token __RequestVerificationToken traceToken correlation_token X-Correlation-ID
+    traceparent X-Trace-Id policy parent thoughtSignature code state
     Idempotency-Key idempotencyKey Sec-WebSocket-Key public_key
     publishable_key sort_key primary_key foreign_key cache-key object_key partitionKey issue_key
     key_id keyName api_key_id keyboard monkey turkey keys token_count max_tokens token_type tokens
@@ -416,6 +418,11 @@ def test_a_header_is_redacted_by_its_name_on_both_sides():
         (f"?key={LONG[1:]}&token=2", f"?key={LONG[1:]}&token=2"),
         ("?Signature=U0HqEiRPU0zA0ME8nJmYCfTZXGc%3D&Expires=1", "?Signature=<REDACTED>&Expires=1"),
         ("?signature=With+our+kind+regards&sig=1", "?signature=With+our+kind+regards&sig=1"),
+        ("?sig=%2F8Qm3nVx9Kq2LzR7TbYw1A%3D&n=1", "?sig=<REDACTED>&n=1"),
+        (f"?code=4%2F{LONG}&state=x", "?code=<REDACTED>&state=x"),
+        (f"?state=x&scope=a+b&code={LONG}", "?state=x&scope=a+b&code=<REDACTED>"),
+        (f"?code={LONG}&page=1", f"?code={LONG}&page=1"),
+        ("?code=1011AB&state=CA", "?code=1011AB&state=CA"),
         (f"?password={KEY}&q={KEY}", "?password=<REDACTED>&q=<API_KEY>"),
         ("?has_password=true&reset_password=False", "?has_password=true&reset_password=False"),
     ],
@@ -434,13 +441,27 @@ def test_a_parameter_of_a_credential_is_removed_by_its_name(uri, redacted):
 @pytest.mark.parametrize(
     ("sent", "written"),
     [
-        (f"sid={SECRET}; Path=/; HttpOnly", "sid=<REDACTED>"),
+        (
+            f"sid={SECRET}; Path=/a; HttpOnly; secure; SameSite=Lax",
+            "sid=<REDACTED>; Path=/a; HttpOnly; secure; SameSite=Lax",
+        ),
+        (
+            f"sid={SECRET}; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Max-Age=-1",
+            "sid=<REDACTED>; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Max-Age=-1",
+        ),
+        (
+            "sid=; expires=Thu, 01-Jan-1970 00:00:01 GMT; Path=/",
+            "sid=; expires=Thu, 01-Jan-1970 00:00:01 GMT; Path=/",
+        ),
+        ('sid=""; Max-Age=0', 'sid=""; Max-Age=0'),
+        (f"sid={SECRET}; Domain=a.test; Note={SECRET}; Path={SECRET}", "sid=<REDACTED>"),
         (f"a={SECRET}, b={SECRET}; Path=/, c={SECRET}", "a=<REDACTED>"),
+        (f"a=, b={SECRET}; Path=/", "a=<REDACTED>; Path=/"),
         (SECRET, REDACTED),
     ],
 )
-def test_a_cookie_is_written_with_its_name_but_not_its_value(sent, written):
-    """So a client of a replay has the cookie."""
+def test_a_cookie_is_written_with_its_name_and_attributes_but_not_its_value(sent, written):
+    """So a client of a replay has the cookie where it had it live, and none after a logout."""
     redacted = Redactor().interaction(answered_with(ME, b"", ("set-cookie", sent)))
 
     assert redacted.response.headers == (("set-cookie", written),)
@@ -452,11 +473,12 @@ def test_a_cookie_is_written_with_its_name_but_not_its_value(sent, written):
     [
         *((f"{name}.pdf", True) for name in ("uploads/2026/report-of-may", "a-long-name-of-may")),
         ("uploads/${filename}/and-more", True),
+        *((each, True) for each in ("0e104a90-853e-44d0-b929-9706ad816600", "D2FD00050D/cit38/1")),
         *((key, False) for key in ("7fK2xQ9zLr8TtVb3nWm5YcHs", "AbC/dEfGhIjKlMnOpQrStUv==")),
     ],
 )
 def test_the_key_of_an_object_is_no_credential(key, is_kept):
-    """Storage services call the name of an object its key."""
+    """Storage services call the name of an object its key, and others the id of a record."""
     form = Request("POST", ME, (), f"key={quote(key, safe='')}&n=1".encode())
 
     assert (Redactor().request(form).body == form.body) is is_kept

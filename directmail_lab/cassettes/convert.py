@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from itertools import chain
@@ -14,14 +14,20 @@ from ..errors import CassetteError
 from ..exchange.bodies import MissingBody
 from ..exchange.values import Interaction
 from ..redaction import Redactor
-from ..redaction.personal import count_personal, personal_notice
-from ..redaction.suspects import credentials_in, secrets_of, texts_of
+from ..redaction.personal import count_personal, personal_notice, spared_by
+from ..redaction.suspects import (
+    credentials_in,
+    has_wrong_length,
+    parts_of,
+    secrets_of,
+    text_of,
+)
 from .files import FileRecording, read_cassette, sides_of, write_cassette
 from .journal import journal_of, remove_journal
 from .library import Version, command_name, locked, typed_path, version_of
 from .recorder import fold_left_journal
 
-# The search for personal data at the end of a recording is limited to this, to be quick.
+# The search at the end of a recording is limited to this, to be quick.
 _SEARCHED = 1000
 _SEARCHED_BYTES = 1024**2
 
@@ -80,7 +86,9 @@ def _write(
     write_cassette(path, metadata, redacted, redactor, version=version)
 
 
-def redact(path: Path, rules: Sequence[str]) -> bool:
+def redact(
+    path: Path, rules: Sequence[str], *, notice: Callable[[str], object] = lambda _: None
+) -> bool:
     """Redact a cassette once more, and return whether that changed its file.
 
     Its credentials and known keys are removed too, as by `convert`, and so is what only looks like
@@ -90,6 +98,8 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
     ----------
     rules
         Field names, dotted paths and ``"personal"``, as `record` takes them.
+    notice
+        Called with a sentence about each thing that was not replaced.
 
     Raises
     ------
@@ -106,9 +116,11 @@ def redact(path: Path, rules: Sequence[str]) -> bool:
                 f"directmail-lab cassette convert {shell_word(typed_path(path))} NAME.yaml.",
             )
         redactor = _redactor(recording).extended(rules)
-        redactor.learn(chain.from_iterable(map(secrets_of, recording)))
+        redactor.learn(chain.from_iterable(map(secrets_of, recording)), are_shown=True)
         before = file.read_bytes()
         _write(file, recording.version, recording, redactor)
+        for sentence in _what_redaction_left(enumerate(read_cassette(file), 1), rules):
+            notice(f"{path.name}: {sentence}")
         return file.read_bytes() != before
 
 
@@ -167,26 +179,51 @@ def notice_of_contents(path: Path, name: str) -> str:
 
     That is personal data, and what looks like a credential.
 
-    In a large cassette, only an even sample is searched, and the line says of how many
-    interactions. After an error, the line is empty, since the recording itself succeeded.
+    In a large cassette, only an even sample is searched, and the first megabyte of each body; the
+    line says of how many interactions. After an error, the line is empty, since the recording
+    itself succeeded.
     """
     with suppress(OSError, CassetteError):
-        interactions = read_cassette(path).interactions
-        step = 1 + max(len(interactions) // _SEARCHED, path.stat().st_size // _SEARCHED_BYTES)
-        sample = [interactions[index] for index in range(0, len(interactions), step)]
-        texts = dict.fromkeys(chain.from_iterable(map(texts_of, sample)))  # many are alike
+        recording = read_cassette(path)
+        numbered = list(enumerate(recording, 1))
+        step = 1 + max(len(numbered) // _SEARCHED, path.stat().st_size // _SEARCHED_BYTES)
+        sample = numbered[::step]
+        texts: dict[str, str] = {}  # many are alike
+        for number, interaction in sample:
+            for where, content in parts_of(interaction, f"interaction {number}"):
+                texts.setdefault(text_of(content)[:_SEARCHED_BYTES], where)
         searched = len(sample) if step > 1 else None
         command = command_name(path, name)
-        notices = [personal_notice(count_personal(texts), command, searched=searched)]
-        suspects = dict.fromkeys(chain.from_iterable(map(credentials_in, texts)))
+        counts = count_personal(texts, redact=recording.redact)
+        notices = [personal_notice(counts, command, searched=searched)]
+        suspects: dict[str, str] = {}
+        for text, where in texts.items():
+            for what in credentials_in(text):
+                suspects.setdefault(what, f"{what} ({where})")
         if suspects:
             notices.append(
                 f"Cassette {command!r} contains what looks like a credential: "
-                f"{', '.join(suspects)}. To remove it: directmail-lab cassette redact "
+                f"{', '.join(suspects.values())}. To remove it: directmail-lab cassette redact "
                 f"{shell_word(command)}."
             )
+        notices += _what_redaction_left(sample, recording.redact)
         return " ".join(filter(None, notices))
     return ""
+
+
+def _what_redaction_left(
+    numbered: Iterable[tuple[int, Interaction]], rules: Sequence[str]
+) -> Iterator[str]:
+    """Yield a sentence about the fields that rules spare, and one about lengths that are wrong."""
+    spared = spared_by(rules)
+    if spared:
+        yield f"As you asked, {', '.join(spared)} was not replaced."
+    wrong = [str(number) for number, interaction in numbered if has_wrong_length(interaction)]
+    if wrong:
+        yield (
+            f"In interaction {', '.join(wrong)}, a body states a length that counts what was "
+            "replaced, so that a client may fail to read it."
+        )
 
 
 def _redactor(recording: FileRecording) -> Redactor:

@@ -20,6 +20,7 @@ from . import cassette as cassette_commands
 from .output import (
     FORCE,
     FOUND,
+    KEEP,
     NAME,
     error_message,
     print_any_text,
@@ -123,6 +124,7 @@ def share(
     redact: list[str] = typer.Option(
         [], "--redact", "-r", help='Replace this in what is packed: "personal", or a field.'
     ),
+    keep: list[str] = KEEP,
     run: bool = typer.Option(
         True, "--run/--no-run", help="Run the notebooks first, without a key."
     ),
@@ -143,7 +145,7 @@ def share(
         notebooks,
         target,
         cassettes=cassette,
-        redact=redact,
+        redact=[*redact, *map("-{}".format, keep)],
         run=run,
         has_code=code,
         timeout_s=timeout,

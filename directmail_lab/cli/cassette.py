@@ -26,6 +26,7 @@ from ..exchange.values import Request, Response
 from .output import (
     FORCE,
     FOUND,
+    KEEP,
     NAME,
     refuse_existing,
     say,
@@ -34,8 +35,10 @@ from .output import (
 
 app = typer.Typer(no_args_is_help=True, help="Show, check, repair and convert cassettes.")
 
+# A file that git-lfs left in place of another one begins with this.
+_POINTER = b"version https://git-lfs"
 # The member of each cassette, in YAML and in JSON.
-_INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:')
+_INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:|\A' + _POINTER)
 
 
 @app.command("list")
@@ -115,7 +118,8 @@ def audit(
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
-    A cassette that cannot be read counts as one.
+    Of a folder, it reads cassettes, HAR files and notebooks. A cassette that cannot
+    be read counts as one.
     """
     from ..share.audit import audited
 
@@ -124,9 +128,14 @@ def audit(
             "Nothing was named to look into.",
             "Name cassettes, files or folders: directmail-lab cassette audit cassettes.",
         )
-    paths = _files_of(names)
+    paths = _files_of(names, ".ipynb")
     count = 0
+    unread = 0
     for path in paths:
+        if path.read_bytes().startswith(_POINTER):
+            say(f"{path} was not searched: its content is in git-lfs. Run git lfs pull.", err=True)
+            unread += 1
+            continue
         findings, problem = audited(path)
         lines = [str(found) for found in findings if found.kind == "secret" or not secrets]
         if problem:
@@ -134,8 +143,10 @@ def audit(
         for line in lines:
             say(line)
         count += len(lines)
-    say(f"{count} found in {plural(len(paths), 'file')}.", err=True)
-    if count:
+    rest = f", and {plural(unread, 'file')} not searched" if unread else ""
+    say(f"{count} found in {plural(len(paths) - unread, 'file')}{rest}.", err=True)
+    # The hook of a commit must pass a pointer, which has nothing to leak.
+    if count or (unread and not secrets):
         raise FOUND
 
 
@@ -145,6 +156,7 @@ def redact(
     rules: list[str] = typer.Option(
         [], "--redact", "-r", help='"personal", or the name of a field. Repeatable.'
     ),
+    keep: list[str] = KEEP,
 ) -> None:
     """Remove the credentials from a cassette, or from all cassettes of a folder.
 
@@ -160,7 +172,7 @@ def redact(
     unchanged = 0
     for path in _files_of([name]):
         try:
-            if files.redact(path, rules):
+            if files.redact(path, [*rules, *map("-{}".format, keep)], notice=say):
                 say(f"Changed {path}.")
             else:
                 unchanged += 1
@@ -178,22 +190,29 @@ def redact(
         raise FOUND
 
 
-def _files_of(names: list[str]) -> list[Path]:
-    """Return the files of cassettes' names, files, and folders."""
+def _files_of(names: list[str], *more_suffixes: str) -> list[Path]:
+    """Return the files of cassettes' names, files, and folders, and more files of folders."""
     paths: list[Path] = []
     for name in names:
-        if is_folder(name):
-            paths += _cassettes_below(Path(name))
-        else:
+        if not is_folder(name):
             paths.append(find_cassette(name))
+            continue
+        below = list(_cassettes_below(Path(name), (".har", *more_suffixes)))
+        if not below:
+            raise CassetteError(
+                f"The folder {name} has no cassette.", "Name a folder or a file that has one."
+            )
+        paths += below
     return paths
 
 
-def _cassettes_below(folder: Path) -> Iterator[Path]:
+def _cassettes_below(folder: Path, other_suffixes: tuple[str, ...]) -> Iterator[Path]:
     """Yield the cassettes below a folder: vcrpy may have written them without a suffix."""
     for path in sorted(folder.rglob("*")):
-        is_candidate = path.suffix in ("", *SUFFIXES) and path.is_file() and stays_in(folder, path)
-        if is_candidate and _INTERACTIONS.search(path.read_bytes()):
+        if not (path.is_file() and stays_in(folder, path)):
+            continue
+        is_candidate = path.suffix in ("", *SUFFIXES) and _INTERACTIONS.search(path.read_bytes())
+        if is_candidate or path.suffix.lower() in other_suffixes:
             yield path
 
 

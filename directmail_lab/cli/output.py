@@ -26,6 +26,7 @@ FOUND = typer.Exit(1)
 
 NAME = typer.Argument(help="A cassette's name, or a file.")
 FORCE = typer.Option(False, "--force", help="Replace the file if it exists.")
+KEEP = typer.Option([], "--keep", help="A field that stays, such as address.city. Repeatable.")
 
 
 def say(text: object, *, err: bool = False) -> None:

@@ -43,7 +43,7 @@ _LINE_END = r"(?:\r|\\{1,4}r|%0[Dd])?(?:\n|\\{1,4}n|%0[Aa])[ \t]{0,8}"
 
 def has_placeholder(text: str) -> bool:
     """Return whether redaction replaced something in a text. Such a text must not be sent."""
-    return REPLACED.search(unquote(text)) is not None
+    return REPLACED.search(unquote(unquote(text))) is not None
 
 
 # -- what a key can look like ------------------------------------------------------------------

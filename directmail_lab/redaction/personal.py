@@ -34,9 +34,10 @@ _FIELDS = {
     _EMAIL_ADDRESS: "email emailaddress mail",
     _TELEPHONE_NUMBER: "phone phonenumber telephone tel mobile mobilenumber fax faxnumber",
     "name": "name firstname middlename lastname fullname givenname familyname surname contactname",
+    "recipient": "to recipient recipients recipientname addressee",
     "company name": "company companyname organization organisation",
-    "address line": "address address1 address2 addressline1 addressline2 line1 line2 street "
-    "streetname streetaddress housenumber city postcode postalcode zip zipcode",
+    "address line": "address address1 address2 addressline1 addressline2 line1 line2 firstline "
+    "secondline street streetname streetaddress housenumber city postcode postalcode zip zipcode",
     "birth date": "birthdate birthday born bornon dateofbirth dob",
     "bank account": "iban bankaccount accountnumber",
     "personal number": "ssn bsn socialsecuritynumber passportnumber",
@@ -44,25 +45,34 @@ _FIELDS = {
 PERSONAL_FIELDS = {name: kind for kind, names in _FIELDS.items() for name in names.split()}
 """Names of fields, in lower case and without marks (``firstName`` and ``first_name`` are
 ``firstname``), and the kind of personal data in each. Users name other fields themselves:
-``redact=["personal", "loyalty_number", "company.id"]``."""
+``redact=["personal", "loyalty_number", "company.id"]``, or spare one: ``"-address.city"``."""
 
 _PERSONAL_PATHS = tuple(f".{field}" for field in PERSONAL_FIELDS)
 
 # A field below one of these kinds is of the same kind: {"address": {"country": "NL"}}.
 _INHERITED = {name for name, kind in PERSONAL_FIELDS.items() if kind in ("address line", "name")}
 
+_SPARED = "-"
+"""Begins the name of a field that stays, with all that is in it; and its label."""
+
+# "to" is a person, and no date, amount or currency, if it has two words.
+_TWO_WORDS = re.compile(r"[^\W\d_]{2}\W*\s\W*[^\W\d_]{2}")
+
 # A domain does not end with a number ("b.git@v1.2") and is not a picture's name ("logo@2x.png"). A
 # match starts only after a character that no local part has, so a megabyte without an @ is read
-# once.
+# once. It may be escaped for an address (%2540: twice), for HTML or for JSON.
 _EMAIL = re.compile(
-    r"(?:(?<![\w.+'%-])|(?<=%[0-7][0-9A-Fa-f]))((?:[\w.+'-]|%2[Bb]|%[89A-Fa-f][0-9A-Fa-f]){1,200})"
-    r"(@|%40)(?!\dx\.(?:png|jpe?g|gif|svg|webp)\b)"
+    r"(?:(?<![\w.+%-])(?!'|(?<=\\)u[0-9A-Fa-f]{4})|(?<=%[013-7][0-9A-Fa-f])|(?<=%2[0-46-9A-Fa-f])"
+    r"|(?<=%25[0-7][0-9A-Fa-f])|(?<=\\u[0-9A-Fa-f]{4}))"
+    r"((?:[\w.+'-]|%(?:25)?2[Bb]|%(?:25)?[89A-Fa-f][0-9A-Fa-f]){1,200})"
+    r"(@|%(?:25){0,2}40|&(?:amp;)?(?:#64|#[Xx]40|commat);|\\{1,4}u0040)"
+    r"(?!\dx\.(?:png|jpe?g|gif|svg|webp)\b)"
     r"((?:[^\W_][\w-]{0,62}\.){1,8}(?!\d)[^\W_][\w-]{0,62})"
 )
 # A number without + has at least nine digits; a date such as 01-02-2026 has eight.
 _PHONE = re.compile(
     r"(?<![\w.:/\-])(?:"
-    r"(\+|%2[Bb])\d(?:[ ().\-]{0,2}\d){7,14}"
+    r"(\+|%(?:25)?2[Bb])\d(?:[ ().\-]{0,2}\d){7,14}"
     r"|0(?:\d[ \-/]\d|\d{2,3}[ \-/])(?:[ \-]?\d){6,8}"
     r"|\d{3}[.\-]\d{3}[.\-]\d{4}"
     r")(?![\w:\-]|\.\d)"
@@ -97,12 +107,12 @@ def normalize(name: str) -> str:
 
 
 def _digest(value: str) -> str:
-    normal = unquote(value).strip().lower().encode("utf-8", "surrogatepass")
+    normal = unquote(unquote(value)).strip().lower().encode("utf-8", "surrogatepass")
     return hashlib.blake2s(normal, digest_size=4, person=b"dm_lab").hexdigest()
 
 
 def _digits(value: str) -> str:
-    return re.sub(r"\D+", "", unquote(value))
+    return re.sub(r"\D+", "", unquote(unquote(value)))
 
 
 def _number_for(digits: str) -> str:
@@ -114,6 +124,15 @@ def _is_replaced(value: str) -> bool:
     return bool(_NUMBER_PSEUDONYM.fullmatch(value) or REPLACED.fullmatch(unquote(value)))
 
 
+def spared_by(redact: Iterable[str]) -> list[str]:
+    """Return the names or paths of the fields that ``redact`` spares."""
+    return [rule[1:] for rule in redact if rule.startswith(_SPARED)]
+
+
+def _path_of(rule: str) -> str:
+    return "".join(f".{normalize(part)}" for part in rule.split("."))
+
+
 @final
 class Pseudonyms:
     """Replaces the personal data that ``redact`` names; see `redaction.Redactor`.
@@ -122,8 +141,9 @@ class Pseudonyms:
     """
 
     def __init__(self, redact: Iterable[str], *, seen: dict[str, set[str]] | None = None) -> None:
-        rules = [name.split(".") for name in redact if name.strip()]
-        own = {f".{'.'.join(map(normalize, parts))}" for parts in rules}
+        rules = list(redact)
+        self._spared = tuple(map(_path_of, spared_by(rules)))
+        own = {_path_of(rule) for rule in rules if rule.strip() and rule[0] != _SPARED}
         self._by_form = f".{PERSONAL}" in own
         own.discard(f".{PERSONAL}")
         self._named = {path.rpartition(".")[2] for path in own}
@@ -177,6 +197,8 @@ class Pseudonyms:
 
         ``above`` is the label of the field that contains it.
         """
+        if above == _SPARED or path.endswith(self._spared):
+            return _SPARED
         label = path.rpartition(".")[2]
         if path.endswith(self._paths):
             return label
@@ -205,6 +227,8 @@ class Pseudonyms:
 
     def _replace_scalar(self, raw: str, label: str) -> str:
         """Return a JSON value: a number for a number, and null for a true or false to replace."""
+        if label == _SPARED:
+            return raw
         if raw[0] == '"':
             if not (label or _HINT.search(raw, 1, len(raw) - 1)):
                 return raw
@@ -216,7 +240,7 @@ class Pseudonyms:
             return raw if new == value else json.dumps(new, ensure_ascii=raw.isascii())
         if raw[0] in "tfn":
             return "null" if label in self._named else raw
-        if not label or _is_replaced(raw):
+        if label in ("", "to") or _is_replaced(raw):
             return raw
         self._note(PERSONAL_FIELDS.get(label), raw)
         is_whole = raw.lstrip("-").isdigit()
@@ -224,8 +248,10 @@ class Pseudonyms:
 
     def _replace(self, value: str, label: str) -> str:
         """Return the pseudonym of a field's value."""
-        if not value.strip() or _is_replaced(value):
+        if not value.strip() or label == _SPARED or _is_replaced(value):
             return value
+        if label == "to" and not _TWO_WORDS.search(value):
+            return self.by_form(value)
         kind = PERSONAL_FIELDS.get(label)
         self._note(kind, value)
         if self._seen is not None:  # it is only counted
@@ -252,11 +278,14 @@ class Pseudonyms:
             self._seen.setdefault(kind, set()).add(value)
 
 
-def count_personal(bodies: Iterable[str], texts: Iterable[str] = ()) -> dict[str, int]:
+def count_personal(
+    bodies: Iterable[str], texts: Iterable[str] = (), *, redact: Iterable[str] = ()
+) -> dict[str, int]:
     """Return how many different values of each kind of personal data are in bodies and texts.
 
     Examples, such as addresses at example.com, do not count. In bodies, values also count by the
-    names of their fields, except in the stand-in's records, whose people are made up.
+    names of their fields, except in the stand-in's records, whose people are made up. What
+    ``redact`` spares does not count.
 
     Returns
     -------
@@ -264,7 +293,8 @@ def count_personal(bodies: Iterable[str], texts: Iterable[str] = ()) -> dict[str
         ``{"e-mail address": 2, "name": 1}``. Kinds that do not occur are left out.
     """
     seen: dict[str, set[str]] = {}
-    search = Pseudonyms([PERSONAL], seen=seen)
+    spared = [rule for rule in redact if rule.startswith(_SPARED)]
+    search = Pseudonyms([PERSONAL, *spared], seen=seen)
     for body in bodies:
         if _MADE_UP.search(body):
             search.by_form(body)
@@ -289,12 +319,13 @@ directmail-lab cassette redact tour --redact personal, or record it with redact=
         return ""
     if not counts:
         return (
-            f"Only {searched:,} of the interactions of cassette {cassette!r} were searched for "
-            f"personal data. To search all: directmail-lab cassette audit {shell_word(cassette)}."
+            f"Only the first megabyte of {searched:,} of the interactions of cassette {cassette!r} "
+            "was searched for personal data. To search all: directmail-lab cassette audit "
+            f"{shell_word(cassette)}."
         )
     contents = ", ".join(plural(count, kind) for kind, count in counts.items())
     if searched is not None:
-        contents += f" in the {searched:,} of its interactions that were searched"
+        contents += f" in the first megabyte of {searched:,} of its interactions"
     return (
         f"Cassette {cassette!r} contains {contents}. Before you share it: "
         f"directmail-lab cassette redact {shell_word(cassette)} --redact personal, "

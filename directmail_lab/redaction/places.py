@@ -21,7 +21,12 @@ from .personal import FIELD
 AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
 # Headers that are never written: each is a credential, or as valuable as one.
 _DROPPED = AUTHORIZATION | {"cookie"}
-_COOKIE_NAME = re.compile(r"\s*([^=;,\s]{0,256}=)")
+_COOKIE = re.compile(r"\s*([^=;,\s]{0,256}=)([^;,\s]*)")
+# With the domain, no cookie would be kept in a replay at another base address.
+_ATTRIBUTE = re.compile(
+    r"(?i)\s*(?:path=/[^;,\s]*|max-age=-?\d+|expires=[a-z]{3,9},? [\w :-]{9,30}"
+    r"|samesite=[a-z]+|httponly|secure|partitioned)\s*"
+)
 _SCHEME_AND_TOKEN = re.compile(r"\s*(?:([A-Za-z][\w-]*)\s+)?([^\s,\"]+)\s*")
 _JWT = re.compile(r"(eyJ[\w-]+)\.[\w-]+\.[\w-]*")
 
@@ -70,6 +75,8 @@ _ELEMENT = re.compile(
 _ATTRIBUTE_OF_ELEMENT = re.compile(
     rf"(\s(?=[\w:.$-]{{1,99}}\s{{0,9}}=)({_NAME})\s*=\s*[\"'])([^\"'<>]+)"
 )
+# How far from a parameter another one of the same address may be.
+_NEAR = 999
 _SYNTAXES = (
     _Syntax('"', _JSON_FIELD, _json_text, _json_value),
     _Syntax("=", FIELD, unquote_plus),
@@ -88,7 +95,11 @@ def replace_fields(text: str, stand_in: Callable[[str], str]) -> str:
         def replaced(field: re.Match[str], syntax: _Syntax = syntax) -> str:
             before, name, raw = field.groups()
             value = syntax.read(raw)
-            if not is_credential(unquote(name), value):
+            name = unquote(name)
+            if name == "code":
+                around = field.string[max(0, field.start() - _NEAR) : field.end() + _NEAR]
+                name = "oauth_code" if "state=" in around else name
+            if not is_credential(name, value):
                 return field[0]
             new = stand_in(value)
             return field[0] if new == value else before + syntax.write(new)
@@ -141,9 +152,18 @@ def written_header(name: str, value: str) -> str | None:
     if lower in _DROPPED:
         return None
     if lower == "set-cookie":
-        cookie = _COOKIE_NAME.match(value)
-        return f"{cookie[1] if cookie else ''}{REDACTED}"
+        return _written_cookie(value)
     return stand_in_for(value) if is_credential(name, value) else value
+
+
+def _written_cookie(cookie: str) -> str:
+    """Return a cookie that a service sets, with its name, its attributes and no value."""
+    first, *attributes = cookie.split(";")
+    named = _COOKIE.match(first)
+    name = named[1] if named else ""
+    is_empty = named is not None and named[2] in ("", '""') and not first[named.end() :].strip()
+    kept = [each for each in attributes if _ATTRIBUTE.fullmatch(each)]
+    return ";".join([first if is_empty else f"{name}{REDACTED}", *kept])
 
 
 def credentials_in(headers: Headers, uri: str = "") -> Iterator[str]:
@@ -217,10 +237,11 @@ class Repetitions(Hidden):
         """In how many forms it knows credentials."""
         return len(self.__forms)
 
-    def learn(self, secrets: Iterable[str]) -> None:
-        """Remove these credentials from now on, but no words and no numbers."""
+    def learn(self, secrets: Iterable[str], *, are_shown: bool = False) -> None:
+        """Remove these credentials from now on, but words and numbers only if they were shown."""
         for secret in secrets:
-            if secret in self.__forms or self.count >= _MOST_FORMS or not _is_distinctive(secret):
+            is_learned = self.count < _MOST_FORMS and _is_distinctive(secret)
+            if secret in self.__forms or not (is_learned or are_shown):
                 continue
             forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
             forms.add(html.escape(secret))

@@ -42,8 +42,8 @@ from .places import (
 
 # Hints of binary data, which may be compressed, and of UTF-16.
 _OPENED_HINTS = ("!!binary", "\\u0000")
-# Hints of credentials in named fields; "%" for a name that is escaped.
-_FIELD_HINTS = (*HINTS, "%")
+# Hints of credentials in named fields; "%" for a name that is escaped, "code=" for OAuth's.
+_FIELD_HINTS = (*HINTS, "%", "code=")
 # Looser than the pattern below, since the written text has escapes.
 _USER_INFO_HINT = re.compile(r"://[^/?#@\s\"'<>]+@", re.ASCII)
 _USER_INFO = re.compile(r"(?<=://)[^/?#@\s\"'<>\\]+(?=@)")
@@ -95,10 +95,14 @@ class Redactor(Hidden):
         other.__repetitions = self.__repetitions
         return other
 
-    def learn(self, secrets: Iterable[str]) -> None:
-        """Remove these credentials wherever they are, from now on."""
+    def learn(self, secrets: Iterable[str], *, are_shown: bool = False) -> None:
+        """Remove these credentials wherever they are, from now on.
+
+        Words and numbers are removed only if ``are_shown``: a person was told of each.
+        """
         self._learn_keys()
-        self.__repetitions.learn(each for each in secrets if not self.__keys.holds(each))
+        found = [each for each in secrets if not self.__keys.holds(each)]
+        self.__repetitions.learn(found, are_shown=are_shown)
 
     @property
     def learned(self) -> int:

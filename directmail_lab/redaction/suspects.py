@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from ..exchange.bodies import unpack
-from ..exchange.values import Interaction, header
+from ..exchange.values import Interaction, header, media_type_of
+from .key import REPLACED
 from .names import is_credential, is_placeholder, is_random, kind_of
 from .places import credentials_in_fields, written_header
 
@@ -25,30 +26,78 @@ Part = tuple[str, str | bytes]
 # Separates two headers; no pattern below matches across it.
 BETWEEN = "\0\n"
 
-# The group `secret` is the secret itself. Repetitions that may be tried twice are bounded, so that
-# the patterns take linear time. No possessive quantifier is inside another one, since the `re` of
-# Python 3.11.2 misreads that.
+# What stands before a key: no part of a longer name, but maybe an escape in an address or in JSON.
+_ALONE = r"(?:(?<![\w-])|(?<=%[0-9A-F]{2})|(?<=\\[nrt]))"
+# The keys of services, as their documentation describes them: the service, what a text with one
+# contains in lower case, and the form. (Postmark's is a UUID, which only its name shows.)
+_SERVICES = (
+    # SG.22 characters.43 characters
+    ("SendGrid", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
+    # key-32 hexadecimal digits; later ones have 32-8-8
+    ("Mailgun", "key-", r"key-[0-9a-f]{32}"),
+    ("Mailgun", "-", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}"),
+    # 32 hexadecimal digits-us6
+    ("Mailchimp", "-us", r"[0-9a-f]{32}-us\d{1,2}"),
+    # xkeysib-64 hexadecimal digits-16 characters
+    ("Brevo", "sib-", r"x(?:key|smtp)sib-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    # SK and 32 hexadecimal digits; AC… is the id of an account
+    ("Twilio", "sk", r"SK[0-9a-f]{32}"),
+    # pk_34 hexadecimal digits; Stripe's public pk_live_ is none
+    ("Klaviyo", "pk_", r"pk_(?:[A-Za-z0-9]{6}_)?[0-9a-f]{32,34}"),
+    # pat-na1-UUID
+    ("HubSpot", "pat-", r"pat-[a-z]{2,3}\d-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"),
+    # test_ or live_ and 35 hexadecimal digits; live_pub_ is in web pages, and yet a key
+    ("Lob", "live_,test_", r"(?:live|test)_(?:pub_)?[0-9a-f]{24,}"),
+    ("Stripe", "whsec_", r"whsec_[A-Za-z0-9+/]{32,}={0,2}"),
+    # xoxb-number-number-24 characters
+    ("Slack", "xox", r"xox[abceoprs](?:\.xox[bp])?-\d[\w-]{15,}"),
+    ("Slack", "xapp-", r"xapp-\d-[\w-]{20,}"),
+    (
+        "Slack",
+        "hooks.slack.com",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/\w+/\w+/\w{16,}",
+    ),
+    # AIza and 35 characters
+    ("Google", "aiza", r"AIza[\w-]{35}"),
+    ("Google", "gocspx-", r"GOCSPX-[\w-]{28}"),
+    # ghp_36 characters
+    ("GitHub", "gh", r"gh[pousr]_[A-Za-z0-9]{30,}"),
+    ("GitHub", "github_pat_", r"github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}"),
+    # glpat-20 characters, or more with a part that routes
+    ("GitLab", "gl", r"gl(?:agent|cbt|dt|ft|imt|oas|pat|ptt|rt|soat)-[\w-]{20,}(?:\.[\w-]+)*"),
+    ("npm", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    ("Hugging Face", "hf_", r"hf_[A-Za-z0-9]{34,}"),
+    # AKIA and 16 capitals and digits; ASIA if temporary
+    ("AWS", "akia,asia", r"(?:AKIA|ASIA)[0-9A-Z]{16}"),
+)
+# The group `secret` is the secret itself; `random` is one if it is random. Repetitions that may be
+# tried twice are bounded, so that the patterns take linear time. No possessive quantifier is inside
+# another one, since the `re` of Python 3.11.2 misreads that.
 # A text of the form contains one of the hints, in lower case and separated by commas.
 _FORMS = (
     (
         "a private key",
         "private key",
-        r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----)",
+        r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[^-]|-(?!----)){0,16384}(?:-----END [A-Z ]{1,60}-----)?)",
     ),
+    *(
+        (f"a key of {service}", hints, rf"{_ALONE}(?P<secret>{form})(?![\w-])")
+        for service, hints, form in _SERVICES
+    ),
+    # Stripe's sk_live_… and rk_test_…, Mollie's live_…, OpenAI's sk-….
     (
         "a service's key, by its prefix",
-        "live_,prod_,secret_,test_,sk-,rk-,akia,asia,ghp_,gho_,ghu_,ghs_,ghr_",
-        r"(?<![A-Za-z0-9])(?P<secret>"
-        r"(?:live|prod|secret)_(?:pub_)?[A-Za-z0-9_]{16,}"
-        r"|test_(?:pub_)?[0-9a-f]{24,}|[sr]k-(?:[a-z]{1,20}-)?[A-Za-z0-9_-]{20,}"
-        r"|gh[pousr]_[A-Za-z0-9]{30,}|(?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])",
+        "live_,prod_,secret_,test_,sk-,rk-",
+        rf"{_ALONE}(?P<random>(?:(?!pk_)[a-z]{{2,4}}_)?(?:live|prod|secret|test)_(?:[a-z]{{2,3}}_)?"
+        r"[A-Za-z0-9]{16,}|[sr]k-(?:[a-z]{1,20}-){0,2}[A-Za-z0-9_-]{20,})(?![\w-])",
     ),
     (
         "a signed token (JWT)",
         "eyj",
         r"(?<![\w-])(?P<secret>eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})",
     ),
-    ("a bearer token", "bearer", r"(?i)\bbearer\s{1,9}(?P<secret>[\w.~+/-]{16,})"),
+    ("a bearer token", "bearer", r"(?i)\bbearer\s{1,9}(?P<random>[\w.~+/-]{16,})"),
     (
         "credentials in an address",
         "@",
@@ -79,6 +128,9 @@ _ASSIGNMENT = re.compile(
     r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _NAME_HINTS = "key,token,secret,pass,pwd,auth,credential"
+# Streams whose parts begin with their lengths: in binary, as 96:0{"sid": …} or on a line before.
+_FRAMED = re.compile(r"eventstream|grpc|connect\+")
+_LENGTH_BEFORE = re.compile(r"^(?:data: ?)?\d{1,9}(?::|\r?\n)\d{0,4}\s{0,9}[\[{\"]", re.MULTILINE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?")
 
 
@@ -94,10 +146,7 @@ def credentials_in(text: str, *, is_body: bool = False) -> Iterator[str]:
 def secrets_of(interaction: Interaction) -> Iterator[str]:
     """Yield what looks like a credential in an interaction."""
     for text in texts_of(interaction):
-        for _, secret in _suspects_in(text):
-            # The first line of a private key: without it, nobody would find the rest.
-            if not secret.startswith("-----BEGIN"):
-                yield secret
+        yield from (secret for _, secret in _suspects_in(text))
 
 
 def _suspects_in(text: str, *, is_body: bool = False) -> Iterator[Suspect]:
@@ -119,8 +168,9 @@ def _by_form(text: str, lower: str) -> Iterator[Suspect]:
         if not _has_any(lower, hints):
             continue
         for match in re.finditer(form, text):
-            if not is_placeholder(match["secret"]):
-                yield what, match["secret"]
+            secret = match[match.lastgroup or 0]
+            if not is_placeholder(secret) and (match.lastgroup == "secret" or is_random(secret)):
+                yield what, secret
 
 
 def _in_headers(text: str, lower: str) -> Iterator[Suspect]:
@@ -191,7 +241,22 @@ def _is_key_beside_name(match: re.Match[str]) -> bool:
 def texts_of(interaction: Interaction) -> Iterator[str]:
     """Yield each part of an interaction as text."""
     for _, content in parts_of(interaction, ""):
-        yield content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
+        yield text_of(content)
+
+
+def text_of(content: str | bytes) -> str:
+    """Return a part as text."""
+    return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
+
+
+def has_wrong_length(interaction: Interaction) -> bool:
+    """Return whether a body states a length that counts a value, and redaction replaced it."""
+    for message in (interaction.request, interaction.response):
+        text = (message.body or b"").decode("latin-1")
+        is_framed = _FRAMED.search(media_type_of(message.headers)) or _LENGTH_BEFORE.search(text)
+        if is_framed and REPLACED.search(text):
+            return True
+    return False
 
 
 def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:

@@ -299,8 +299,9 @@ class Session:
             headers and fields, dotted paths, and ``"personal"``. The latter
             stands for e-mail addresses and telephone numbers anywhere, and for
             fields whose name says that they contain a name, postal address,
-            company, birth date, bank account or personal number. Personal data
-            becomes stable pseudonyms.
+            recipient, company, birth date, bank account or personal number.
+            Personal data becomes stable pseudonyms. ``"-address.city"`` keeps
+            that field.
         match_on
             What must be equal for a recorded request to match: names of vcrpy's
             matchers, and functions that compare two of vcrpy's requests. By

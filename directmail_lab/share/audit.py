@@ -25,7 +25,7 @@ from ..errors import CassetteFormatError, DirectMailLabError
 from ..exchange.contract import STAND_IN_KEY
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
-from ..redaction.suspects import Part, credentials_in, parts_of
+from ..redaction.suspects import Part, credentials_in, parts_of, text_of
 from ..settings import BASE_URL_VARIABLE, keyring_entries, variable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
 def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
     """Yield the keys and other credentials in these parts."""
     for where, content in parts:
-        text = _text_of(content)
+        text = text_of(content)
         if search.holds(text):
             yield Finding("secret", "your API key", where)
         found = credentials_in(text, is_body=isinstance(content, bytes))
@@ -89,7 +89,7 @@ def personal_data(parts: Iterable[Part]) -> str:
     texts = []
     bodies = []
     for _, content in parts:
-        text = _text_of(content)
+        text = text_of(content)
         if isinstance(content, str):
             texts.append(text)
         # Bytes that are not text may look like an e-mail address by chance.
@@ -108,10 +108,6 @@ def refuse_secrets(findings: Iterable[Finding]) -> None:
             "Edit such a cell and clear its output. To remove it from a cassette: "
             "directmail-lab cassette redact NAME.",
         )
-
-
-def _text_of(content: str | bytes) -> str:
-    return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
 
 
 # -- cassettes and notebooks -------------------------------------------------------------------

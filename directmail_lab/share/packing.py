@@ -148,7 +148,7 @@ def share(
             f"{target.name} is neither a .zip nor a .html page.", "Give a name with one of them."
         )
     paths = [notebooks] if isinstance(notebooks, str | Path) else notebooks
-    packed = _Packed(map(Path, paths), cassettes, redact)
+    packed = _Packed(map(Path, paths), cassettes, redact, notice)
     if is_page and len(packed.notebooks) > 1:
         raise DirectMailLabError("A page shows one notebook.", "Give one, or write a .zip.")
     packed.refuse_secrets({})  # a notebook that cannot be shared is not run for minutes
@@ -184,11 +184,13 @@ class _Packed:
         notebooks: Iterable[Path],
         cassettes: Iterable[str | Path],
         redact: Sequence[str],
+        notice: Callable[[str], object],
     ) -> None:
         self.notebooks: dict[str, bytes] = {}
         self._cassettes: dict[str, bytes] = {}
         self._pages: dict[str, bytes] = {}
         self._redact = redact
+        self._notice = notice
         self._recordings: dict[str, FileRecording] = {}
         self._code = ""
         for notebook in notebooks:
@@ -242,7 +244,7 @@ class _Packed:
             target = Path(folder, PurePosixPath(place).name)
             convert(file, target)
             if self._redact:
-                redact_file(target, self._redact)
+                redact_file(target, self._redact, notice=self._notice)
             self._add(self._cassettes, place, file, target.read_bytes())
             self._recordings[place] = read_cassette(target)
 
