@@ -356,7 +356,12 @@ def test_the_hook_refuses_credentials_alone(tour):
     assert refused.exit_code == 1
     assert refused.stdout.count("a key or password in api_key") == 1
     assert "e-mail address" not in refused.stdout
-    for name in ("cassettes/tour.yaml", "tests/cassettes/a/b.json", "tour.ipynb"):
+    for name in (
+        "cassettes/tour.yaml",
+        "tests/cassettes/a/b.json",
+        "cassettes/a.har",
+        "tour.ipynb",
+    ):
         assert re.search(hook["files"], name)
     assert not re.search(hook["files"], "settings.yaml")
 
@@ -404,14 +409,77 @@ def test_what_the_audit_finds_as_a_credential_redact_removes(body):
     assert "t2" in text
 
 
-def test_redact_says_which_credential_it_cannot_remove():
-    """A private key has several lines, so it is not one value that can be replaced."""
-    pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
-    done = cassette("redact", recorded("pem.yaml", answered(body=json.dumps({"pem": pem}))))
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "-----BEGIN "
+        + "PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----",
+        "-----BEGIN RSA " + "PRIVATE KEY-----",
+        "password = 'this-is-only-made-of-words'",
+        "password = '123456789012'",
+        "https://someone:of-words@a.test/",
+    ],
+)
+def test_all_that_the_audit_names_can_be_removed(secret):
+    """Of a private key all lines; and words and numbers, which no recording removes by itself."""
+    path = recorded("found.yaml", answered(body=json.dumps({"text": f"{secret}, and more"})))
+    found = cassette("audit", path)
+    done = cassette("redact", path)
 
+    assert found.exit_code == 1
+    assert (done.exit_code, done.output) == (0, f"Changed {path}.\n")
+    assert cassette("audit", path).exit_code == 0
+    assert "MII" not in path.read_text()
+    assert "and more" in path.read_text()
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 12345\n"
+
+
+def test_the_audit_reads_all_of_a_folder_that_may_have_a_credential(tour):
+    """HAR files and notebooks, too; what it did not read, it names."""
+    har = {"log": {"entries": [], "comment": KEY}}
+    Path("suite/deep").mkdir(parents=True)
+    Path("suite/deep/saved.HAR").write_text(json.dumps(har))
+    write_notebook("suite/leak.ipynb", f"key = '{KEY}'")
+    Path("suite/package.json").write_text('{"log": 1}')
+    Path("suite/big.yaml").write_text(POINTER)
+    done = cassette("audit", "suite")
+
+    assert "saved.HAR: a service's key" in done.stdout
+    assert "leak.ipynb, cell 2, source: a service's key" in done.stdout
+    assert "suite/big.yaml was not searched: its content is in git-lfs." in done.stderr
+    assert "in 2 files, and 1 file not searched." in done.stderr
     assert done.exit_code == 1
-    assert "interaction 1, response body: a private key" in done.output
-    assert "before_record=" in done.output
+
+
+def test_what_was_not_read_is_no_all_clear():
+    """A commit may contain a pointer of git-lfs, since that has nothing to leak."""
+    Path("empty/cassettes").mkdir(parents=True)
+    for words in (("audit", "empty"), ("redact", "empty")):
+        assert "The folder empty has no cassette." in str(cassette(*words).exception)
+    Path("empty/cassettes/big.yaml").write_text(POINTER)
+    found, hook = (
+        cassette("audit", "empty"),
+        cassette("audit", "--secrets", "empty/cassettes/big.yaml"),
+    )
+
+    assert (found.exit_code, hook.exit_code) == (1, 0)
+    for each in (found, hook):
+        assert "big.yaml was not searched" in each.stderr
+        assert "0 found in 0 files, and 1 file not searched." in each.stderr
+
+
+def test_redact_spares_a_field_and_says_so():
+    body = json.dumps({"address": {"city": "Ede", "zip": 1234}, "email": "joe@corp.com"})
+    path = recorded("people.yaml", answered(body=body))
+    done = cassette("redact", path, "--redact", "personal", "--keep", "address.city")
+    got = json.loads(next(iter(read_cassette(path))).response.body)
+
+    assert "people.yaml: As you asked, address.city was not replaced.\n" in done.stdout
+    assert got["address"]["city"] == "Ede"
+    assert got["address"]["zip"] != 1234
+    assert got["email"].endswith("@example.invalid")
 
 
 def test_a_damaged_cassette_is_not_called_clean(tour):

@@ -16,6 +16,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import nbformat
 import pytest
@@ -36,6 +37,7 @@ from tutorials import RECORDINGS
 
 from directmail_lab import Session, __version__, connect
 from directmail_lab.cassettes import read_cassette
+from directmail_lab.cassettes.convert import redact
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import DirectMailLabError, NotebookRunError
 from directmail_lab.exchange.values import Interaction, Request
@@ -145,11 +147,67 @@ SOUND = [
     "Authorization: Bearer TOKEN, Bearer <token>, Bearer YOUR_ACCESS_TOKEN_HERE",
     "key = os.environ['KEY_8fK2xQ9zLr7T']; token = response1.headers2",
     "{'key': 'first-look-2', 'author': 'j8K2xQ9zLr7TtVb3', 'monkey': 'a1b2c3d4e5f6a7b8'}",
+    "live_newsletter_december, prod_campaign_results_q4_2026, secret_santa_mailing_2026",
+    "test_template_winter2026, my_pk_test_list, key-accounts-2026, sk-spring-sale-for-customers",
+    "Bearer authentication-is-required, hf_header_footer_of_letter, pat-na1-mailing, SG.news.q4",
+    "key: f47ac10b-58cc-4372-a567-0e02b2c3d479, parent=f47ac10b-58cc-4372-a567-0e02b2c3d479",
     "continuation_token='MTIzNDU2Nzg5MDEyMzQ1Ng=='; Key: uploads/6fad4bf7-87f0-471b/letter.pdf",
     '{"password_updated_at": "2026-01-01T00:00:00Z", "secret": "2026-01-01 10:00"}',
     "['client_secret', 'oauth2_token', 'api_key'], {'secret_version': 'v2026x01'}",
     "pip install git+ssh://git@github.com/a/b.git@v1.2; logo@2x.png",
 ]
+
+
+HEX = "9f3a77c1e2d84b0fa16c5e38d7b2904f" * 2
+MIXED = "8fK2xQ9zLr7TtVb3nWm5YcHs1pAeGd4JuR6oXi0Z" * 2
+UUID = f"{HEX[:8]}-{HEX[8:12]}-{HEX[12:16]}-{HEX[16:20]}-{HEX[20:32]}"
+# A key of each service, as its documentation shows it.
+KEYS = {
+    "SendGrid": [f"SG.{MIXED[:22]}.{MIXED[:43]}"],
+    "Mailgun": [f"key-{HEX[:32]}", f"{HEX[:32]}-{HEX[:8]}-{HEX[8:16]}"],
+    "Mailchimp": [f"{HEX[:32]}-us6", f"{HEX[:32]}-us21"],
+    "Brevo": [f"xkeysib-{HEX}-{MIXED[:16]}", f"xsmtpsib-{HEX}-{MIXED[:16]}"],
+    "Twilio": [f"SK{HEX[:32]}"],
+    "Lob": [f"live_{HEX[:35]}", f"test_{HEX[:35]}", f"live_pub_{HEX[:31]}"],
+    "Klaviyo": [f"pk_{HEX[:34]}", f"pk_{MIXED[:6]}_{HEX[:34]}"],
+    "HubSpot": [f"pat-na1-{UUID}", f"pat-eu1-{UUID}"],
+    "Stripe": [f"whsec_{MIXED[:32]}"],
+    "Slack": [
+        *(f"xox{kind}-123456789012-1234567890123-{MIXED[:24]}" for kind in "bp"),
+        f"xapp-1-A0123456789-1234567890123-{HEX}",
+        f"https://hooks.slack.com/services/T01234567/B01234567/{MIXED[:24]}",
+    ],
+    "Google": [f"AIza{MIXED[:35]}", f"GOCSPX-{MIXED[:28]}"],
+    "GitHub": [f"ghp_{MIXED[:36]}", f"ghs_{MIXED[:36]}", f"github_pat_{MIXED[:22]}_{MIXED[:59]}"],
+    "GitLab": [f"glpat-{MIXED[:20]}", f"glrt-{MIXED[:27]}.01.{MIXED[:9]}"],
+    "npm": [f"npm_{MIXED[:36]}"],
+    "Hugging Face": [f"hf_{MIXED[:34]}"],
+    "AWS": ["AKIA" + "QYJ7ZK2LMNOP3RST", "ASIA" + "QYJ7ZK2LMNOP3RST"],
+}
+FORMS = [
+    *((f"a key of {service}", key) for service, keys in KEYS.items() for key in keys),
+    *(("a service's key, by its prefix", f"{prefix}{MIXED[:24]}") for prefix in ("live_", "prod_")),
+    *(("a service's key, by its prefix", f"{kind}_live_{MIXED[:24]}") for kind in ("sk", "rk")),
+    ("a service's key, by its prefix", f"sk-proj-{MIXED[:40]}"),
+]
+
+
+@pytest.mark.parametrize(("what", "key"), FORMS)
+def test_a_key_of_each_service_is_found_by_its_form_and_can_be_removed(what, key):
+    """In a body under any name, in an address, and in a cell of a notebook."""
+    path = theirs(
+        "tour.yaml",
+        interaction(f"/v1/x?next={quote(key, safe='')}"),
+        interaction(reply=json.dumps({"note": f"it is {key}", "list": [key]}).encode()),
+    )
+    before = {str(each) for each in audit(path)}
+    in_cell = audit(notebook("a.ipynb", f"x = '{key}'"))
+    redact(path, [])
+
+    assert f"{path}, interaction 2, response body: {what}" in before
+    assert what in {each.what for each in in_cell}
+    assert audit(path) == []
+    assert MIXED[:16] not in path.read_text()
 
 
 @pytest.mark.parametrize("text", SECRETS)
