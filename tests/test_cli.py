@@ -417,12 +417,11 @@ def test_what_the_audit_finds_as_a_credential_redact_removes(body):
         "-----BEGIN RSA " + "PRIVATE KEY-----",
         "password = 'this-is-only-made-of-words'",
         "password = '123456789012'",
-        "https://someone:of-words@a.test/",
     ],
 )
 def test_all_that_the_audit_names_can_be_removed(secret):
     """Of a private key all lines; and words and numbers, which no recording removes by itself."""
-    path = recorded("found.yaml", answered(body=json.dumps({"text": f"{secret}, and more"})))
+    path = recorded("found.yaml", answered(body=json.dumps({"text": secret, "then": 1})))
     found = cassette("audit", path)
     done = cassette("redact", path)
 
@@ -430,7 +429,7 @@ def test_all_that_the_audit_names_can_be_removed(secret):
     assert (done.exit_code, done.output) == (0, f"Changed {path}.\n")
     assert cassette("audit", path).exit_code == 0
     assert "MII" not in path.read_text()
-    assert "and more" in path.read_text()
+    assert json.loads(next(iter(read_cassette(path))).response.body)["then"] == 1
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 12345\n"

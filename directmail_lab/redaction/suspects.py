@@ -79,7 +79,7 @@ _FORMS = (
         "a private key",
         "private key",
         r"(?P<secret>-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:[^-]|-(?!----)){0,16384}(?:-----END [A-Z ]{1,60}-----)?)",
+        r"(?:[^-\"'<>{}\\]|\\{1,4}[nrt/]|-(?!----)){0,16384}(?:-----END [A-Z ]{1,60}-----)?)",
     ),
     *(
         (f"a key of {service}", hints, rf"{_ALONE}(?P<secret>{form})(?![\w-])")
