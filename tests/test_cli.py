@@ -420,7 +420,7 @@ def test_what_the_audit_finds_as_a_credential_redact_removes(body):
     ],
 )
 def test_all_that_the_audit_names_can_be_removed(secret):
-    """Of a private key all lines; and words and numbers, which no recording removes by itself."""
+    """All lines of a private key; and words and numbers, which no recording removes by itself."""
     path = recorded("found.yaml", answered(body=json.dumps({"text": secret, "then": 1})))
     found = cassette("audit", path)
     done = cassette("redact", path)

@@ -118,7 +118,7 @@ def audit(
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
-    Of a folder, it reads cassettes, HAR files and notebooks. A cassette that cannot
+    In a folder, it reads cassettes, HAR files and notebooks. A cassette that cannot
     be read counts as one.
     """
     from ..share.audit import audited

@@ -98,7 +98,7 @@ class Redactor(Hidden):
     def learn(self, secrets: Iterable[str], *, are_shown: bool = False) -> None:
         """Remove these credentials wherever they are, from now on.
 
-        Words and numbers are removed only if ``are_shown``: a person was told of each.
+        Words and numbers are removed only if ``are_shown``: the audit names each of them.
         """
         self._learn_keys()
         found = [each for each in secrets if not self.__keys.holds(each)]
