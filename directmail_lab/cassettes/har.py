@@ -1,4 +1,4 @@
-"""Reads HAR 1.2, the format in which browsers and Playwright save traffic."""
+"""Reads HAR 1.2, the format in which browsers, Playwright and Polly.JS save traffic."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from ..display import ranges
 from ..errors import CassetteFormatError
 from ..exchange.bodies import MAX_UNPACKED_BYTES, declared_charset, missing_body, unpack
 from ..exchange.values import (
@@ -35,13 +37,14 @@ _ATTACHED = re.compile(r"[0-9a-f]{40}(?:\.\w{1,10})?", re.ASCII)
 def read_har(text: bytes, path: Path) -> tuple[list[Interaction], str | None]:
     """Return the interactions of a .har file, not redacted, and what was left out, or None.
 
-    Left out are requests without a response, and addresses that lead to no server.
+    Left out are requests without a response, addresses that lead to no server, and entries that
+    cannot be read.
 
     Raises
     ------
     CassetteFormatError
-        The text is not HAR, or an entry cannot be read. The message names the entry, and none of
-        its values.
+        The text is not HAR, or none of its entries can be read. The message names the first one,
+        and none of its values.
     """
     try:
         entries = list(json.loads(text.decode("utf-8-sig"))["log"]["entries"])
@@ -51,17 +54,23 @@ def read_har(text: bytes, path: Path) -> tuple[list[Interaction], str | None]:
             "Export it again.",
         ) from None
     interactions = []
+    odd: dict[int, CassetteFormatError] = {}
     for number, entry in enumerate(entries, 1):
         try:
             if _has_response(entry):
                 interactions.append(check_interaction(_interaction(entry, path.parent)))
         except MALFORMED as error:
-            raise unreadable(f"Entry {number} of {path}", error) from None
-    left_out = len(entries) - len(interactions)
-    if not left_out:
-        return interactions, None
-    why = "no response, or an address that leads to no server"
-    return interactions, f"left out {left_out} of its {len(entries)} entries, which have {why}"
+            odd[number] = unreadable(f"Entry {number} of {path}", error)
+    if odd and not interactions:
+        raise next(iter(odd.values()))
+    problems = []
+    if odd:
+        problems.append(f"left out what cannot be read, number {ranges(odd)} of its entries")
+    others = len(entries) - len(interactions) - len(odd)
+    if others:
+        why = "no response, or an address that leads to no server"
+        problems.append(f"left out {others} of its {len(entries)} entries, which have {why}")
+    return interactions, "; ".join(problems) or None
 
 
 def _has_response(entry: Mapping[str, Any]) -> bool:
@@ -107,11 +116,11 @@ def _received(entry: Mapping[str, Any], folder: Path) -> bytes:
 
 def _posted(sent: Mapping[str, Any], folder: Path) -> bytes | None:
     posted = sent.get("postData")
-    size = sent["bodySize"]
+    size = sent.get("bodySize", -1)
     if not posted:
         return _missing(size) if size > 0 else None
     body = _body(posted, folder)
-    if body is None and "params" in posted and "multipart" not in posted["mimeType"]:
+    if not body and posted.get("params") and "multipart" not in posted["mimeType"]:
         return urlencode(_pairs(posted["params"])).encode()
     # Chromium leaves out the files of an upload.
     return _missing(size) if body is None or (not body and size > 0) else body
@@ -127,7 +136,10 @@ def _body(content: Mapping[str, Any], folder: Path) -> bytes | None:
     if text is None:
         return _attached(folder, content.get("_file", ""))
     if content.get("encoding") == "base64":
-        return base64.b64decode("".join(text.split()), validate=True)
+        # Polly.JS writes a list of chunks.
+        chunks = json.loads(text) if text.startswith("[") else [text]
+        decode = partial(base64.b64decode, validate=True)
+        return b"".join(decode("".join(each.split())) for each in chunks)
     charset = declared_charset(content.get("mimeType", "")) or "utf-8"
     with suppress(LookupError, UnicodeEncodeError):
         return bytes(text.encode(charset))

@@ -25,7 +25,7 @@ from ..sessions.transports.extensions import EXTENSION, call_of
 def patched(
     session: Transport,
     as_raised: Callable[[DirectMailLabError], BaseException],
-    ignore_hosts: Collection[str],
+    ignore_hosts: Collection[str] = (),
 ) -> Iterator[None]:
     """Let httpx's clients send through a session's transport, except to the ignored hosts.
 
