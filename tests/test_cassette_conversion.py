@@ -383,8 +383,8 @@ def test_an_odd_entry_costs_no_other_one():
 
     assert len(interactions) == 2
     assert problem == (
-        "left out what cannot be read, number 2 of its entries; left out 1 of its 4 entries, which have no "
-        "response, or an address that leads to no server"
+        "left out what cannot be read, number 2 of its entries; left out 1 of its 4 entries, "
+        "which have no response, or an address that leads to no server"
     )
 
 

@@ -102,7 +102,7 @@ def test_a_damaged_cassette_among_many_is_named(read, tmp_path):
     whole = recorded(tmp_path / "whole.yaml", answered(get("/1")), answered(get("/2")))
     text = whole.read_text()
     (tmp_path / "odd.yaml").write_text(text.replace('{"code": 200', "{code: ["))
-    with pytest.warns(UserWarning, match="1 of 2 cassettes cannot be read.*: odd"):
+    with pytest.warns(UserWarning, match="1 of 2 cassettes could not be read.*: odd"):
         assert read(tmp_path)["recording"].unique().tolist() == ["whole"]
     for source in ([whole, tmp_path / "odd.yaml"], tmp_path / "odd.yaml"):
         with pytest.raises(dm.errors.CassetteError, match=r"odd\.yaml"):
