@@ -160,7 +160,7 @@ def test_a_file_that_is_not_yaml_is_converted_before_it_is_redacted(tour, kind):
     said = CliRunner().invoke(app, ["cassette", "redact", theirs.name])
 
     assert str(said.exception) == (
-        f"{theirs.name} is not YAML, so it cannot be redacted. Convert it, redact the new file, "
+        f"{theirs.name} is not YAML, so it cannot be redacted.\nConvert it, redact the new file, "
         "and delete this one, which has what is to go: directmail-lab cassette convert "
         f"{theirs.name} NAME.yaml."
     )
