@@ -6,7 +6,7 @@ A check raises `ValueError` or `TypeError`, with a message that says what is val
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from numbers import Integral
@@ -72,21 +72,23 @@ def check_names(name: str, value: object) -> tuple[str, ...]:
     return cast("tuple[str, ...]", names)
 
 
-def check_options(call: str, options: Mapping[str, object], allowed: Iterable[str]) -> None:
-    """Raise TypeError if a request was given an option that it does not have."""
+def check_options(call: str, options: Mapping[str, object], allowed: Collection[str]) -> None:
+    """Raise TypeError if a call was given an option that it does not have."""
     unknown = sorted(set(options).difference(allowed))
     if not unknown:
         return
     name = unknown[0]
     value = options[name]
     shown = value if isinstance(value, int | float) else "…"  # a text may be the key
-    in_query = f'A parameter of the query is given as params={{"{name}": {shown}}}. '
-    hint = did_you_mean(name, allowed) or in_query
+    hint = did_you_mean(name, allowed)
+    if not hint and "params" in allowed:
+        hint = f'A parameter of the query is given as params={{"{name}": {shown}}}. '
     message = f"{call}() has no option {', '.join(unknown)}. {hint}See help({call})."
     raise with_brief_traceback(TypeError(message))
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return ``"Did you mean …? "`` with the most similar name, or an empty string."""
-    alike = get_close_matches(name, names, n=1)
+    names = list(names)
+    alike = get_close_matches(name, names, n=1) or [each for each in names if name in each]
     return f"Did you mean {alike[0]}? " if alike else ""

@@ -94,6 +94,10 @@ def test_a_cell_shows_its_own_line_and_one_message(run):
         ("dm.Session('https://a.b', pace='fast')", 'ValueError: pace must be one of "burst", "e'),
         ("dm.connect(reset_unit='days')", 'ValueError: reset_unit must be one of "seconds'),
         ("dm.login(timeout=3)", "TypeError: login.. has no option timeout. Did.*timeout_s"),
+        (
+            "dm.record('tour', mode='all')",
+            "TypeError: record.. has no option mode. Did.*record_mode",
+        ),
     ],
 )
 def test_a_wrong_argument_is_reported_in_two_lines(run, account, cell, message):

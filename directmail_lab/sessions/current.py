@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial, update_wrapper
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
@@ -227,9 +227,15 @@ def _like(
 ) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
     """Return a decorator that gives a call the signature and docstring of a session's method."""
     _, *parameters = signature(method).parameters.values()
+    names = [each.name for each in parameters]
+    has_all = parameters[-1:] and parameters[-1].kind is Parameter.VAR_KEYWORD
 
     def decorate(call: Callable[..., _R]) -> Callable[_P, _R]:
-        shown = update_wrapper(call, method)
+        def checked(*args: Any, **options: Any) -> _R:
+            check_options(method.__name__, options, names)
+            return call(*args, **options)
+
+        shown = update_wrapper(call if has_all else checked, method)
         shown.__qualname__ = shown.__name__
         vars(shown)["__signature__"] = signature(method).replace(parameters=parameters)
         return shown
