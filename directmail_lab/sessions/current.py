@@ -265,14 +265,14 @@ delete = _of_current(Session.delete)
 request = _of_current(Session.request)
 
 
-@_like(Session.live)
 @_changing(mode=True)
+@_like(Session.live)
 def live() -> ModeChange:
     return session().live()
 
 
-@_like(Session.replay)
 @_changing(mode=True)
+@_like(Session.replay)
 def replay(cassette: str | Path, **options: Any) -> ModeChange:
     opened = _current.session or replaying_session(cassette)
     change = opened.replay(cassette, **options)
@@ -281,8 +281,8 @@ def replay(cassette: str | Path, **options: Any) -> ModeChange:
     return change
 
 
-@_like(Session.record)
 @_changing(mode=True)
+@_like(Session.record)
 def record(
     cassette: str | Path,
     *,
