@@ -90,7 +90,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
   ], left, clock);
   const alert = make("div", { className: "dml-b-problem dml-e-said", role: "alert" });
   const question = make("span", { id: `${id}-question` });
-  const refusing = makeButton("Do not send", () => put(null));
+  const refusing = makeButton("Do not send", () => ask(null));
   const confirming = makeButton("", () => confirm(), { className: "dml-primary" });
   const asking = make("div", { className: "dml-e-asking", role: "alertdialog", "aria-labelledby": question.id, hidden: true }, question, refusing, confirming);
   const line = div("dml-b-line", method, address, sending, aborting, inserting);
@@ -159,7 +159,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
 
   function onChange() {
     say("");
-    put(null); // the question was about the request before this change
+    ask(null); // the question was about the request before this change
     show();
   }
 
@@ -189,23 +189,33 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
     const text = body.editable && body.kind !== "none" ? new TextDecoder().decode(buffers![0]) : "";
     const isForm = body.media_type === FORM_TYPE && body.kind === "text" && text === String(new URLSearchParams(text));
     const query = queryOf(uri);
-    method.value = row?.method ?? "GET";
-    if (!method.value) method.append(make("option", { value: row!.method, textContent: row!.method, selected: true }));
-    address.value = path + (query && `?${query}`);
-    parameters.fill(new URLSearchParams(query));
-    headers.fill((request?.headers ?? []).filter((pair) => !SET_ANEW.test(pair.join(": "))));
-    fields.fill(isForm ? new URLSearchParams(text) : []);
-    kind.value = isForm ? "form" : ["none", "absent"].includes(body.kind) ? "none" : body.editable ? body.kind : "recorded";
-    file.value = "";
-    if (isText()) editor.fill(text, kind.value as "json" | "text");
-    else editor.fill("", "text");
-    bodyChanged = false;
-    dirty = false;
+    const isNone = ["none", "absent"].includes(body.kind);
+    put({
+      method: row?.method ?? "GET",
+      address: path + (query && `?${query}`),
+      headers: (request?.headers ?? []).filter((pair) => !SET_ANEW.test(pair.join(": "))),
+      fields: isForm ? [...new URLSearchParams(text)] : [],
+      kind: isForm ? "form" : isNone ? "none" : body.editable ? body.kind : "recorded",
+      text,
+    });
+    bodyChanged = dirty = false;
     draft.values = undefined;
     say(body.kind === "absent" && row && !["GET", "HEAD", "OPTIONS"].includes(row.method) ? "The body was not kept: add it yourself." : "");
-    put(null);
-    tabs.show(kind.value === "none" ? "parameters" : "body");
+    ask(null);
     show();
+  }
+
+  function put(values: NonNullable<Draft["values"]>) {
+    method.value = values.method;
+    if (!method.value) method.append(make("option", { value: values.method, textContent: values.method, selected: true }));
+    address.value = values.address;
+    parameters.fill(new URLSearchParams(queryOf(values.address)));
+    headers.fill(values.headers);
+    fields.fill(values.fields);
+    kind.value = values.kind;
+    file.value = "";
+    editor.fill(isText() ? values.text : "", isText() ? (kind.value as "json" | "text") : "text");
+    tabs.show(kind.value === "none" ? "parameters" : "body");
   }
 
   function keep() {
@@ -217,16 +227,9 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
     const { values } = draft;
     fill(null);
     if (!values) return;
-    method.value = values.method;
-    address.value = values.address;
-    parameters.fill(new URLSearchParams(queryOf(values.address)));
-    headers.fill(values.headers);
-    fields.fill(values.fields);
-    kind.value = values.kind === "recorded" ? "none" : values.kind;
-    if (isText()) editor.fill(values.text, kind.value as "json" | "text");
+    put({ ...values, kind: values.kind === "recorded" ? "none" : values.kind });
     dirty = bodyChanged = true;
     draft.values = values;
-    tabs.show(kind.value === "none" ? "parameters" : "body");
     show();
   }
 
@@ -246,7 +249,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
   }
 
   /* Sending. A write needs a confirmation. Its token sends the write, once. */
-  function put(next: Question | null) {
+  function ask(next: Question | null) {
     if (next && !asking.contains(activeElement(root))) before = activeElement(root) as HTMLElement;
     const wasInside = asking.contains(activeElement(root));
     asked = next;
@@ -299,7 +302,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
   async function confirm() {
     if (!asked || busy) return;
     const { token } = asked;
-    put(null);
+    ask(null);
     await transmit({ action: "confirm", token });
   }
 
@@ -325,7 +328,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
     setText(clock, "");
     show();
     if (isAborting) sending.focus();
-    if (rest.token) return put(rest);
+    if (rest.token) return ask(rest);
     if (problem) say(problem);
     else dirty = false;
     if (!dirty) draft.values = undefined;
@@ -359,7 +362,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
     if (isEnter && (event.repeat || (sends && asked))) return !box.contains(event.target as Node) || sends;
     if (sends) submit();
     else if (event.key !== "Escape") return false;
-    else if (asked) put(null);
+    else if (asked) ask(null);
     else if (busy) abort();
     else if (event.defaultPrevented) return false; // the editor closed its search
     else if (box.contains(event.target as Node)) tabs.focus();

@@ -43,12 +43,7 @@ function makeRow() {
   const renews = div("dml-renews");
   const marks = div("dml-marks");
   const canvas = make("canvas", { className: "dml-history", role: "img" });
-  const texts = div(
-    "dml-texts",
-    div("dml-spread", name, left),
-    div("dml-bar", fill),
-    div("dml-spread dml-soft", marks, renews),
-  );
+  const texts = div("dml-texts", div("dml-spread", name, left), div("dml-bar", fill), div("dml-spread dml-soft", marks, renews));
   const root = make("div", { className: "dml-row", role: "listitem" }, texts, canvas);
   return { root, name, left, fill, renews, marks, canvas };
 }
@@ -137,13 +132,9 @@ function drawLimit(context: CanvasRenderingContext2D, height: number, width: num
   context.setLineDash([]);
 }
 
-function drawLine(
-  context: CanvasRenderingContext2D,
-  points: Point[],
-  x: (i: number) => number,
-  y: (value: number) => number,
-  color: string,
-) {
+type Place = (value: number) => number;
+
+function drawLine(context: CanvasRenderingContext2D, points: Point[], x: Place, y: Place, color: string) {
   Object.assign(context, { strokeStyle: color, fillStyle: color, lineWidth: 1.6, lineJoin: "round" });
   context.beginPath();
   points.forEach(([remaining], i) => {
@@ -158,13 +149,7 @@ function drawLine(
   context.fill();
 }
 
-function drawMarks(
-  context: CanvasRenderingContext2D,
-  points: Point[],
-  x: (i: number) => number,
-  y: number,
-  symbols: Record<"refused" | "failed", [string, string]>,
-) {
+function drawMarks(context: CanvasRenderingContext2D, points: Point[], x: Place, y: number, symbols: Record<"refused" | "failed", [string, string]>) {
   Object.assign(context, { textAlign: "center", textBaseline: "middle", font: "bold 13px system-ui, sans-serif" });
   let nextX = 0; // marks do not overlap
   points.forEach(([, mark], i) => {
