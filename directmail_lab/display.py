@@ -1,10 +1,9 @@
-"""How results are shown: plurals, tables whose cells are sentences, progress bars."""
+"""How results are shown: plurals, tables, pictures, progress."""
 
 from __future__ import annotations
 
 import html
 import json
-import math
 import os
 import re
 import shlex
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60
 _MOST_WIDE_ROWS = 20
 _MOST_FIELDS = 6
+_PROGRESS_S = 0.2
 _MISSING = ("None", "nan", "NaT", "<NA>")
 _LEAST_TIME = 1_000_000_000  # as a number of seconds; it has no thousands
 
@@ -291,62 +291,69 @@ def _records_text(frame: pd.DataFrame, *args: Any, **options: Any) -> Any:
 # -- progress ----------------------------------------------------------------------------------
 
 
-class ProgressBar(AbstractContextManager["ProgressBar"]):
-    """A tqdm bar that disappears when it is closed, also from the saved notebook.
+class Progress(AbstractContextManager["Progress"]):
+    """A line that says how far a call is: ``GET /v1/lists: 480 of 1,200 records, about 9 s left``.
 
-    It appears after ``delay_s`` seconds. ``options`` are tqdm's. If the output is not a terminal,
-    it prints one line instead.
+    It appears after ``delay_s`` seconds. A terminal is left without it, and a notebook with how
+    many there were. If the output is neither, such as a log, it is one line with the title.
     """
 
-    def __init__(self, total: float | None, *, delay_s: float = 1.0, **options: Any) -> None:
-        self._options = {"total": total, "leave": False, **options}
-        self._shown_from = time.monotonic() + delay_s
-        self._done: float = 0
-        self._bar: Any = None
+    def __init__(
+        self, title: str, total: float | None = None, unit: str = "request", *, delay_s: float = 1.0
+    ) -> None:
+        self.done: float = 0
+        self.total = total
+        self.unit = unit
+        self._title = title
+        self._start = time.monotonic()
+        self._next = self._start + delay_s
         self._output: Any = None
+        self._is_shown = False
         self.update(0)
 
+    def __str__(self) -> str:
+        spent = time.monotonic() - self._start
+        if self.unit == "s":
+            return f"{self._title}: {max(0, (self.total or 0) - self.done):.0f} s left"
+        count = plural(round(self.done), self.unit)
+        if not self.total or self.done > self.total:
+            return f"{self._title}: {count}, {duration_text(spent)}"
+        text = f"{self._title}: {self.done:,.0f} of {plural(round(self.total), self.unit)}"
+        if self.done:
+            left = spent * (self.total - self.done) / self.done
+            text += f", about {duration_text(round(left) or left)} left"
+        return text
+
     def update(self, done: float = 1) -> None:
-        """Advance the bar by ``done``."""
-        self._done += done
-        if self._bar is None and time.monotonic() >= self._shown_from:
-            self._show()
-        if self._bar is not None:
-            # tqdm warns if a bar is more than full, and rounding may cause that.
-            done = min(self._done, self._bar.total or math.inf)
-            self._bar.update(done - self._bar.n)
+        """Advance by ``done``."""
+        self.done += done
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _PROGRESS_S
+            self._show(str(self))
 
-    def _show(self) -> None:
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:  # only what replays tests is installed
-            self._shown_from = math.inf
-            return
-
-        # tqdm.auto imports tqdm.notebook only in a notebook. It imports IPython, which takes a
-        # second, so it is not imported here.
-        notebook = sys.modules.get("tqdm.notebook")
-        if notebook is not None and issubclass(tqdm, notebook.tqdm_notebook):
+    def _show(self, text: str) -> None:
+        if getattr(running_ipython(), "kernel", None) is not None:
             from IPython.display import display
 
-            self._bar = tqdm(display=False, **self._options)
-            self._output = display(self._bar.container, display_id=True)  # type: ignore[no-untyped-call]
+            data = {"text/plain": text}
+            if self._output is None:
+                self._output = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            else:
+                self._output.update(data, raw=True)
         elif sys.stderr.isatty():
-            self._bar = tqdm(**self._options)
-        else:  # a log gets one line, not one for each update
-            sys.stderr.write(f"{self._options['desc']} …\n")
-            self._shown_from = math.inf
+            sys.stderr.write(f"\r{text}\x1b[K")
+        elif not self._is_shown:  # a log gets one line, not one for each update
+            sys.stderr.write(f"{self._title} …\n")
+        self._is_shown = True
 
     def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is None:
-            return
-        # In a notebook, tqdm turns a bar red and keeps it if it is not full at the end.
-        self._bar.n = self._bar.total or self._bar.n
-        self._bar.close()
+        """Remove the line from a terminal; in a notebook, say how many there were."""
         if self._output is not None:
-            # Otherwise the saved notebook would keep tqdm's text.
-            self._output.update({}, raw=True)
+            count = plural(round(self.done), self.unit)
+            self._show(f"{self._title}: {duration_text(self.done) if self.unit == 's' else count}.")
+        elif self._is_shown and sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
 
     def __exit__(self, *_: object) -> None:
         self.close()

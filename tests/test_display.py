@@ -1,8 +1,10 @@
-"""How frames of sentences look in a notebook, how tables look in a terminal, and progress bars."""
+"""How frames of sentences look in a notebook, how tables look in a terminal, and progress."""
 
 import io
+import itertools
 import json
 import pickle
+import re
 import subprocess
 import sys
 
@@ -14,7 +16,7 @@ from IPython.core.formatters import DisplayFormatter
 
 import directmail_lab as dm
 from directmail_lab.cli.output import show
-from directmail_lab.display import ProgressBar, as_table
+from directmail_lab.display import Progress, as_table
 from directmail_lab.errors import NotRecordedError
 from directmail_lab.questions.cells import shown
 
@@ -142,27 +144,31 @@ def test_a_cell_shows_a_streamed_response_without_a_body_and_no_other_clients_re
     assert shown(httpx.Response(200)) is None
 
 
-def test_a_progress_bar_is_drawn_in_a_terminal_and_is_one_line_elsewhere(capsys, monkeypatch):
-    """In a file, each update of the bar would be a line of its own."""
-    with ProgressBar(3, delay_s=0.0, desc="GET") as bar:
-        bar.update()
+def test_progress_is_drawn_in_a_terminal_and_is_one_line_elsewhere(capsys, monkeypatch):
+    """In a file, each update would be a line of its own. A terminal is left without it."""
+    clock = itertools.count(0, 10)
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    with Progress("GET", 30, delay_s=0.0) as progress:
+        progress.update()
     redirected = capsys.readouterr().err
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with ProgressBar(3, delay_s=0.0, desc="GET", mininterval=0, miniters=1) as bar:
-        bar.update(2)
-        bar.update(2)  # more than the total
+    with Progress("GET /v1/lists", 1200, "record", delay_s=0.0) as progress:
+        progress.update(480)
+    shown = terminal.getvalue().split("\r")
 
     assert redirected == "GET …\n"
-    assert "2/3" in terminal.getvalue()
-    assert "3/3" in terminal.getvalue()
+    assert re.fullmatch(
+        r"GET /v1/lists: 480 of 1,200 records, about \d+\.0 s left\x1b\[K", shown[2]
+    )
+    assert shown[-1] == "\x1b[K"
 
 
-def test_a_progress_bar_of_a_script_does_not_load_ipython():
+def test_progress_of_a_script_does_not_load_ipython():
     """Importing IPython takes a second, in which other programs may use up the allowance."""
-    program = "import sys; from directmail_lab.display import ProgressBar\n"
-    program += "with ProgressBar(3, delay_s=0.0, desc='GET'): print(*sys.modules)"
+    program = "import sys; from directmail_lab.display import Progress\n"
+    program += "with Progress('GET', 3, delay_s=0.0): print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
-    assert {"tqdm", "IPython"} & {*done.stdout.decode().split()} == {"tqdm"}
+    assert "IPython" not in done.stdout.decode().split()

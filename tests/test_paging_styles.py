@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import directmail_lab as dm
-from directmail_lab.display import ProgressBar
+from directmail_lab.display import Progress
 from directmail_lab.exchange.next_page import Next, Page, PageList, page_of
 from directmail_lab.exchange.values import Request, Response
 from directmail_lab.server.loopback import LoopbackServer, json_response
@@ -527,16 +527,17 @@ def test_a_short_page_that_announces_more_is_not_the_last(serve, says):
     assert dm.frame(dm.pages(path, page="page"))["id"].tolist() == IDS
 
 
-def test_the_progress_bar_of_pages_says_how_many_came(serve, monkeypatch):
-    """The total is unknown, so the bar counts each page as it arrives."""
+def test_the_progress_of_pages_says_how_many_came(serve, monkeypatch):
+    """Records are counted, of the total that a page gives."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", terminal)
-    at_once = functools.partial(ProgressBar, delay_s=0.0, mininterval=0, miniters=1)
-    monkeypatch.setattr("directmail_lab.sessions.pages.ProgressBar", at_once)
+    monkeypatch.setattr("directmail_lab.display._PROGRESS_S", 0.0)
+    at_once = functools.partial(Progress, delay_s=0.0)
+    monkeypatch.setattr("directmail_lab.sessions.pages.Progress", at_once)
     texts = [terminal.getvalue() for _ in dm.pages(serve(FOLLOWED["next_url"]))]
 
-    assert [re.findall(r"Pages: (\d+)", text)[-1] for text in texts] == ["1", "2", "3"]
+    assert [re.findall(r": (\d+) ", text)[-1] for text in texts] == ["3", "6", "7"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..arguments import argument_error
 from ..cassettes import FileRecording, Recording, find_cassette, read_cassette, uncollected
 from ..cassettes.library import cassettes_in, is_folder
-from ..display import ProgressBar, as_table, plural, printable_line
+from ..display import Progress, as_table, plural, printable_line
 from ..errors import CassetteError, naming_what_is_missing
 from ..sessions.current import current_session, session
 from ..sessions.session import Session
@@ -231,7 +231,7 @@ def _read_folder(folder: Path) -> Iterator[Recording]:
     """Yield the recordings of a folder, with a progress bar; leave out what cannot be read."""
     files = list(cassettes_in(folder))
     reasons: dict[str, str] = {}
-    with ProgressBar(len(files), desc="Cassettes", unit="cassette") as bar:
+    with Progress("Reading", len(files), "cassette") as bar:
         for name, path in files:
             try:
                 recording = read_cassette(path)

@@ -10,7 +10,7 @@ from json import loads
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
-from ..display import ProgressBar, plural, say_in_notebook
+from ..display import Progress, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
@@ -29,7 +29,6 @@ Result = httpx.Response | Exception
 
 _MOST_PAGES = 1_000
 _MOST_EMPTY_PAGES = 25
-_CAME = "{desc}: {n_fmt} [{elapsed}]"
 _NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
 _INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
 
@@ -61,7 +60,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     pool = ThreadPoolExecutor(concurrency)
     try:
         waiting = {pool.submit(send_each, group) for group in groups.values()}
-        with ProgressBar(len(waiting), desc="GET", unit="request") as bar:
+        with Progress("GET", len(waiting)) as bar:
             while waiting:
                 # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.
                 done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
@@ -201,11 +200,15 @@ class Pages(Iterator[httpx.Response]):
         )
 
     def _each(self, max_pages: int | None) -> Iterator[httpx.Response]:
-        with ProgressBar(None, desc="Pages", bar_format=_CAME) as bar:
+        with Progress(self._title, unit="page") as bar:
             for _ in range(max_pages or _MOST_PAGES):
                 response = self._next_page()
                 if response is None:
                     return
+                if self._pages.received:
+                    bar.unit = "record"
+                    bar.total = self._pages.total
+                    bar.done = self._pages.received - 1
                 bar.update()
                 yield response
         if max_pages is None and self._place is not None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..display import ProgressBar, plural
+from ..display import Progress, plural
 from ..errors import DirectMailLabError, NotebookRunError, naming_what_is_missing
 from ..settings import LIVE_VARIABLE
 from .notebook_page import import_exporter, import_nbformat
@@ -119,7 +119,7 @@ def _run(path: Path, end: float, timeout_s: float) -> None:
     count = len(notebook.cells)
     notebook.cells.append(nbformat.v4.new_code_cell(_SETTLE))
     number = 0
-    bar = ProgressBar(count, desc=f"Running {path.name}", unit="cell")
+    bar = Progress(f"Running {path.name}", count, "cell")
 
     def start(cell_index: int, **_: object) -> None:
         nonlocal number

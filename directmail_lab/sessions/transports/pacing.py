@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from ...arguments import check_choice
-from ...display import ProgressBar, plural, utc_time
+from ...display import Progress, plural, utc_time
 from ...errors import AllowanceExhaustedError, DirectMailLabError
 from ...exchange.httpx_values import httpx, is_write
 from ...exchange.operations import operation_of
@@ -120,10 +120,9 @@ class Allowances:
         return {operation: each.renews_at for operation, each in known if each.waiting}
 
 
-def waiting_bar(seconds: float, reason: str) -> ProgressBar:
+def waiting_bar(seconds: float, reason: str) -> Progress:
     """Return the progress bar of a wait."""
-    shape = "{desc}: {bar} {n:.0f} of {total:.0f} s"
-    return ProgressBar(round(seconds, 1), delay_s=0.0, desc=reason, bar_format=shape)
+    return Progress(reason, round(seconds, 1), "s", delay_s=0.0)
 
 
 def _backoff_s(failures: int) -> float:
@@ -286,7 +285,7 @@ class _Attempts:
         progress = self._transport.progress if seconds >= _SHOWN_FROM_S else None
         shown = self._transport.allowances.shown
         if progress and self._bar is None and shown.acquire(blocking=False):
-            reason = self._reason or f"{seconds:.0f} s until the allowance renews"
+            reason = self._reason or "waiting for the allowance"
             self._bar = progress(seconds, f"{self._operation}: {reason}")
         piece_s = min(seconds, _LONGEST_PIECE_S)
         if self._bar is not None:
