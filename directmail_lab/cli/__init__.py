@@ -120,7 +120,7 @@ def share(
     target: Path = typer.Option(
         Path("shared.zip"), "--to", help="The .zip to write, or one notebook's page as .html."
     ),
-    cassette: list[str] = typer.Option([], help="A cassette to add. Repeatable."),
+    add: list[str] = typer.Option([], help="A cassette or another file to add. Repeatable."),
     redact: list[str] = typer.Option(
         [], "--redact", "-r", help='Replace this in what is packed: "personal", or a field.'
     ),
@@ -129,7 +129,6 @@ def share(
         True, "--run/--no-run", help="Run the notebooks first, without a key."
     ),
     code: bool = typer.Option(True, "--code/--no-code", help="Show the code in the pages."),
-    timeout: float = typer.Option(600, min=1, help="Seconds that all notebooks may run in total."),
     force: bool = FORCE,
 ) -> None:
     """Put notebooks with their cassettes into one zip.
@@ -144,10 +143,9 @@ def share(
     share_files(
         notebooks,
         target,
-        cassettes=cassette,
+        add=add,
         redact=[*redact, *map("-{}".format, keep)],
         run=run,
         has_code=code,
-        timeout_s=timeout,
         notice=say,
     )

@@ -24,7 +24,13 @@ from ..sessions.current import (
     logout,
     record_without_key,
 )
-from ..sessions.session import Session, SessionOptions, key_of, with_session_options
+from ..sessions.session import (
+    Session,
+    SessionOptions,
+    key_of,
+    on_reading,
+    with_session_options,
+)
 from ..tracebacks import hide_frames
 from .browser_data import read_page
 from .widget import NO_WIDGETS, Widget, can_show_widgets, user_of
@@ -134,6 +140,14 @@ class LoginWidget(Widget):
     def __repr__(self) -> str:
         return f"{RUN_FOR_FORM} {_WITHOUT_KEY} {NO_WIDGETS}"
 
+    def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return also who has signed in, where a program runs the notebook and needs no form."""
+        current = current_session()
+        if self.is_watched or current is None or key_of(current) is None:
+            return super().static_output()
+        name = user_of(current.recording)
+        return {"text/plain": f"Signed in{name and f' as {name}'} at {current.base_url}."}, {}
+
     def receive(self, kind: str, buffers: Sequence[bytes | memoryview]) -> None:
         """Show the form, sign in, or sign out. It never raises: nobody would see the error."""
         if kind == "hello":
@@ -210,6 +224,9 @@ class LoginWidget(Widget):
 
     def follow_current(self) -> None:
         """Show the current session's account, if it is no longer the one that is shown."""
+        current = current_session()
+        if not self.is_watched and current is not None:
+            on_reading(current, lambda _: self.update_static_output())
         if not self._busy.locked():
             if self._account is None:
                 self._show_current()

@@ -111,9 +111,12 @@ class Widget(anywidget.AnyWidget):
     ----------
     follower
         Updates the widget while its session is used; None if it shows no session.
+    is_watched
+        Whether a person runs the notebook, and not a program that has nobody to ask.
     """
 
     follower: Follower | None = None
+    is_watched = True
     _awaits_page = False
 
     def __init__(self) -> None:
@@ -178,7 +181,8 @@ class Widget(anywidget.AnyWidget):
         the notebook is opened later without this kernel, or without widgets.
         """
         self._display_id = uuid.uuid4().hex
-        self._awaits_page = _somebody_watches()
+        self.is_watched = _somebody_watches()
+        self._awaits_page = self.is_watched
         data, metadata = cast("Any", self._repr_mimebundle_())
         del data["text/plain"]  # the static output has it
         self._show("live", data, metadata)

@@ -70,6 +70,9 @@ class _Current:
 _current = _Current()
 
 
+_OLDER = "If a newer directmail_lab made this notebook, install that one: it is beside a shared notebook."
+
+
 @contextmanager
 def _changing(*, mode: bool = False) -> Iterator[None]:
     """Send no write in the current session if a call that changes it fails: see `ModeTransport`.
@@ -79,7 +82,9 @@ def _changing(*, mode: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if "unexpected keyword" in str(error):
+            error.add_note(_OLDER)
         _current.has_failed |= mode
         if _current.session is not None:
             transport_of(_current.session).may_write = False
@@ -307,6 +312,7 @@ def record(
         sys.stderr.write(f"Warning: no key, so this is {replay}. Sign in to record again.\n")
     again = partial(record, cassette, record_mode=record_mode, live=live, **options)
     _current.without_key = change, again
+    vars(change)["_ipython_display_"] = lambda: None  # it was just said
     return change
 
 

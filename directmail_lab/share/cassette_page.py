@@ -128,16 +128,20 @@ def make_page(recording: Recording, interactions: Sequence[Interaction]) -> byte
                 f"The page of {recording.name} would be larger than {_MAX_BYTES:,} bytes.",
                 "Share the recording itself, or record it in parts.",
             )
-    about = f"{plural(len(rows), 'interaction')}{recording.recorded_note}"
-    if recording.base_url:
-        about += f", from {recording.base_url}"
     page = _PAGE.format(
         title=_escaped(recording.title),
         style=_STYLE.read_text("utf-8"),
-        about=_escaped(about),
+        about=_escaped(described(recording)),
         rows="\n".join(rows),
     )
     return page.encode("utf-8", "replace")
+
+
+def described(recording: Recording) -> str:
+    """Return how much a recording has, from when and where."""
+    count = plural(len(recording), "interaction")
+    source = f", from {recording.base_url}" if recording.base_url else ""
+    return f"{count}{recording.recorded_note}{source}"
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> str:

@@ -52,8 +52,15 @@ def package_files() -> dict[str, Path]:
 
 
 def wheel_contents() -> dict[str, bytes]:
-    """Return the files of this package's wheel as a build makes it, with the tutorials."""
-    contents = {place: path.read_bytes() for place, path in package_files().items()}
+    """Return the files of this package's wheel as a build makes it, but for the tutorials.
+
+    Their pictures are nine tenths of it.
+    """
+    contents = {
+        place: path.read_bytes()
+        for place, path in package_files().items()
+        if not place.startswith(f"{_TUTORIALS}notebooks")
+    }
     for installed, source in _SHARED_DATA.items():
         data = f"directmail_lab-{VERSION}.data/data/{installed}"
         for place in [place for place in contents if place.startswith(source)]:

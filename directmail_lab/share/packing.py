@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import posixpath
 import re
 import sys
@@ -17,11 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import packages_distributions, version
 from itertools import chain
-from numbers import Real
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..arguments import check_number
 from ..cassettes import (
     FileRecording,
     cassette_named,
@@ -36,14 +35,16 @@ from ..redaction.key import KeySearch
 from ..redaction.suspects import Part
 from ..tracebacks import warn_caller
 from . import audit
-from .cassette_page import make_page
-from .notebook_page import page_of
+from .cassette_page import described, make_page
+from .notebook_page import WIDGET, page_of, path_beside
 from .package_files import WHEEL, wheel_contents
 from .run import run_notebooks
 
+_CASSETTE_SUFFIXES = (".yaml", ".yml", ".json", ".har")
 _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,255})\1")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
-_WIDGET = "application/vnd.jupyter.widget-view+json"
+# What Markdown shows or links to, in brackets or in an attribute of an element.
+_REFERENCE = re.compile(r"""\]\((?:<([^>\n]+)>|([^)\s]+))|(?:src|href)=["']([^"']+)""")
 # The first date that a zip can have: equal contents give equal zips.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -63,13 +64,15 @@ Nothing installed? Open one of these in a web browser:
 
 {pages}
 
-The notebooks replay the recordings in `cassettes/`. {was_run}
+{was_run}
+
+{facts}
 
 You need Python 3.11 or later. Run these commands in this folder:
 
     python3 -m venv .venv             # Windows: py -m venv .venv
     . .venv/bin/activate              # Windows: .venv\\Scripts\\activate
-    pip install -r requirements.txt
+    pip install --force-reinstall -r requirements.txt
     directmail-lab lab                # opens {first}
 
 With a key of your own, `record` in a notebook asks the service; to read, use `replay`.
@@ -80,11 +83,10 @@ def share(
     notebooks: str | Path | Iterable[str | Path],
     target: str | Path,
     *,
-    cassettes: Iterable[str | Path] = (),
+    add: Iterable[str | Path] = (),
     redact: Sequence[str] = (),
     run: bool = True,
     has_code: bool = True,
-    timeout_s: float = 600.0,
     notice: Callable[[str], object] = lambda _: None,
 ) -> Path:
     """Put notebooks and the cassettes they replay into one zip, and return its path.
@@ -92,11 +94,12 @@ def share(
     First it runs the notebooks as a reader will: in a copy of the shared folder, each in a fresh
     kernel, with no key and no network. The zip has the outputs of that run, and not those that you
     saved. Beside each notebook and each cassette is the same as an HTML page, which any web browser
-    shows.
+    shows. It names what it cannot show, such as a widget.
 
-    The zip contains each cassette that the notebooks' code names in quotes. It also contains what a
-    reader needs: a README, a requirements file and a wheel of this package. It contains a picture
-    only if the picture is attached to its cell. Equal files give equal zips.
+    The zip contains each cassette and each file that the notebooks' code names in quotes, the
+    modules that it imports from beside the notebook, and the pictures and files that its Markdown
+    names. It also contains what a reader needs: a README, a requirements file and a wheel of this
+    package. Equal files give equal zips.
 
     Parameters
     ----------
@@ -105,8 +108,9 @@ def share(
     target
         The zip to write or to replace; ``.zip`` is added if it is missing. With the suffix
         ``.html``, only the page of the one notebook is written.
-    cassettes
-        More cassettes, such as those whose names the code computes.
+    add
+        More cassettes, such as those whose names the code computes, and more files. In the zip, a
+        file stands where it is from the first notebook.
     redact
         What to replace in the packed cassettes, as `record` takes it: ``"personal"``, or names of
         fields. The outputs are those of a run with these cassettes, and your files stay unchanged.
@@ -114,17 +118,16 @@ def share(
         Whether to run the notebooks. Otherwise, their outputs stay as you saved them.
     has_code
         Whether the notebooks' pages show their code.
-    timeout_s
-        The most seconds that all notebooks together may run.
     notice
-        Called with each line of a report: the files in the zip, and whether the notebooks were run.
-        The last line says if no key is known.
+        Called with each line of a report: before the file is written, how large its pages are, what
+        was recorded when and where, and how much personal data there is; then the files in the zip,
+        and whether the notebooks were run. The last line says if no key is known.
 
     Warns
     -----
     UserWarning
-        A file contains personal data, such as e-mail addresses. Or a recording is too large for a
-        page, or a widget needs a browser, so that the notebook does not have its picture.
+        A file contains personal data, such as e-mail addresses. Or a page does not show something,
+        such as a widget or a file that is missing, or a recording is too large for one.
 
     Raises
     ------
@@ -134,7 +137,6 @@ def share(
         A notebook cannot be read, or a file contains a secret. Nothing is written, and the message
         says where it is.
     """
-    check_number("timeout_s", timeout_s, least=1, kind=Real)
     if redact and not run:
         raise DirectMailLabError(
             "The outputs that you saved cannot be redacted.", "Leave out --no-run."
@@ -148,16 +150,19 @@ def share(
             f"{target.name} is neither a .zip nor a .html page.", "Give a name with one of them."
         )
     paths = [notebooks] if isinstance(notebooks, str | Path) else notebooks
-    packed = _Packed(map(Path, paths), cassettes, redact, notice)
+    packed = _Packed(map(Path, paths), add, redact, notice)
     if is_page and len(packed.notebooks) > 1:
         raise DirectMailLabError("A page shows one notebook.", "Give one, or write a .zip.")
     packed.refuse_secrets({})  # a notebook that cannot be shared is not run for minutes
     if run:
-        packed.run(timeout_s)
-    packed.add_pages(has_code=has_code)
+        packed.run()
+    packed.add_pages(was_run=run, has_code=has_code, is_alone=is_page)
     was_run = _RAN if run else _DID_NOT_RUN
-    content = packed.page() if is_page else packed.zipped(target.stem, was_run)
     personal = audit.personal_data(_parts_of(packed.notebooks) if is_page else packed.parts())
+    facts = [*packed.recorded(), f"Personal data: {personal or 'none was found'}."]
+    for line in (*packed.sizes(), *facts):
+        notice(line)
+    content = packed.page() if is_page else packed.zipped(target.stem, was_run, facts)
     if personal:
         warn_caller(
             f"{target.name} contains {personal}.",
@@ -182,46 +187,59 @@ class _Packed:
     def __init__(
         self,
         notebooks: Iterable[Path],
-        cassettes: Iterable[str | Path],
+        add: Iterable[str | Path],
         redact: Sequence[str],
         notice: Callable[[str], object],
     ) -> None:
         self.notebooks: dict[str, bytes] = {}
         self._cassettes: dict[str, bytes] = {}
+        self._others: dict[str, bytes] = {}
         self._pages: dict[str, bytes] = {}
         self._redact = redact
         self._notice = notice
         self._recordings: dict[str, FileRecording] = {}
         self._code = ""
+        # The places of the cassettes that each notebook replays.
+        self._replayed: dict[str, list[str]] = {}
+        notebooks = list(notebooks)
         for notebook in notebooks:
             self._add_notebook(notebook)
         if not self.notebooks:
             raise DirectMailLabError("No notebook to share.", "Name at least one .ipynb file.")
-        for name in cassettes:
-            file = find_cassette(name)
-            self._add_cassette(file, f"cassettes/{file.name if Path(name).suffix else name}")
+        folder = notebooks[0].parent
+        for name in add:
+            file = Path(name)
+            if not file.is_file():
+                self._add_cassette(find_cassette(name), f"cassettes/{name}", self.notebooks)
+                continue
+            path = Path(os.path.relpath(file, folder)).as_posix()
+            if file.suffix in _CASSETTE_SUFFIXES:
+                self._add_named(path, folder, self.notebooks)
+            else:
+                self._add_other(file, path)
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Return the notebooks, the cassettes, and the pages of both."""
-        return {**self.notebooks, **self._cassettes, **self._pages}
+        """Return the notebooks, the cassettes, the pages of both, and the other files."""
+        return {**self.notebooks, **self._cassettes, **self._pages, **self._others}
 
     def _add_notebook(self, path: Path) -> None:
-        """Add a notebook, and the cassettes that its code names."""
+        """Add a notebook, and the cassettes and files that it names."""
         notebook = audit.read_notebook(path)
-        sources = [
-            "".join(cell.get("source", ""))
-            for cell in notebook["cells"]
-            if cell.get("cell_type") == "code"
-        ]
-        code = "\n".join(["", *sources])
-        self._add(self.notebooks, f"notebooks/{path.name}", path, _written(notebook))
+        place = f"notebooks/{path.name}"
+        self._add(self.notebooks, place, path, _written(notebook))
+        code = _sources(notebook, "code")
         self._code += code
         for name in sorted({name for _, name in _QUOTED.findall(code)}):
-            self._add_named(name, path.parent)
+            self._add_named(name, path.parent, [place])
+        beside = {f"{module}.py" for module in _IMPORT.findall(code)}
+        for groups in _REFERENCE.findall(_sources(notebook, "markdown")):
+            beside.add(path_beside("".join(groups)))
+        for name in sorted(beside):
+            self._add_beside(name, path.parent)
 
-    def _add_named(self, name: str, folder: Path) -> None:
-        """Add the cassette that a text in a notebook names, by its name or its path, if any.
+    def _add_named(self, name: str, folder: Path, notebooks: Iterable[str]) -> None:
+        """Add the cassette or file that a text in a notebook names, by its name or path, if any.
 
         Its place has the name as it is written there: on the reader's disk, ``Tour`` and ``tour``
         may be two names.
@@ -229,13 +247,34 @@ class _Packed:
         file = folder / name
         named = cassette_named(name, folder.resolve())
         if named:
-            self._add_cassette(named, f"cassettes/{name}")
-        elif file.suffix in (".yaml", ".yml", ".json", ".har") and file.is_file():
-            with suppress(CassetteFormatError):  # some other file
-                self._add_cassette(file, posixpath.normpath(posixpath.join("notebooks", name)))
+            self._add_cassette(named, f"cassettes/{name}", notebooks)
+        elif file.suffix in _CASSETTE_SUFFIXES and file.is_file():
+            try:
+                self._add_cassette(file, _from_notebooks(name), notebooks)
+            except CassetteFormatError:  # some other file
+                self._add_beside(name, folder)
+        else:
+            self._add_beside(name, folder)
 
-    def _add_cassette(self, file: Path, place: str) -> None:
-        """Add a cassette, written anew in our layout, without its credentials.
+    def _add_beside(self, name: str, folder: Path) -> None:
+        """Add a file that a notebook names, if there is one. It is not hidden, nor a notebook."""
+        file = folder / name
+        if file.suffix in ("", ".ipynb") or file.name.startswith("."):
+            return
+        with suppress(OSError):  # the text is no name
+            if not file.is_file():
+                return
+            try:
+                self._add_other(file, name)
+            except DirectMailLabError as error:
+                warnings.warn(error.what, stacklevel=5)
+
+    def _add_other(self, file: Path, name: str) -> None:
+        """Add a file by its path from the notebooks' folder."""
+        self._add(self._others, _from_notebooks(name), file, file.read_bytes())
+
+    def _add_cassette(self, file: Path, place: str, notebooks: Iterable[str]) -> None:
+        """Add a cassette that these notebooks replay, written anew without its credentials.
 
         It keeps its suffix, which the notebook's code names: the layout is read from the content.
         """
@@ -247,13 +286,15 @@ class _Packed:
                 redact_file(target, self._redact, notice=self._notice)
             self._add(self._cassettes, place, file, target.read_bytes())
             self._recordings[place] = read_cassette(target)
+        for notebook in notebooks:
+            self._replayed.setdefault(notebook, []).append(place)
 
     def _add(self, files: dict[str, bytes], place: str, file: Path, content: bytes) -> None:
         if place.startswith(("/", "../")) or "\\" in place:
             raise DirectMailLabError(
                 f"{str(file)!r} leads out of what can be shared.",
-                "Put the cassette into a folder named cassettes beside or above the notebook, and "
-                "name it there.",
+                "Put it beside the notebook, or a cassette into a folder named cassettes beside or "
+                "above it, and name it there.",
             )
         # Compared as Windows and macOS do, where a reader may unpack the zip.
         for other in files:
@@ -265,8 +306,9 @@ class _Packed:
         files[place] = content
 
     def parts(self) -> Iterator[Part]:
-        """Yield each part of the notebooks and the cassettes."""
+        """Yield each part of the notebooks, the cassettes and the other files."""
         yield from _parts_of(self.notebooks)
+        yield from self._others.items()
         for place, recording in self._recordings.items():
             yield from audit.parts_of_cassette(recording, f"{place}, ")
 
@@ -276,12 +318,9 @@ class _Packed:
         return audit.search_for(chain.from_iterable(each.base_urls for each in recordings))
 
     def refuse_secrets(self, more: Mapping[str, bytes]) -> None:
-        """Raise an error if the files of the zip, or ``more`` files, contain a secret.
-
-        In a checkout, the author may have tried a tutorial of the wheel with a key.
-        """
+        """Raise an error if the files of the zip contain a secret, or ``more`` files the key."""
         search = self.search()
-        findings = list(audit.secrets_in(chain(self.parts(), _parts_of(more)), search))
+        findings = list(audit.secrets_in(self.parts(), search))
         for place, content in {**self.files, **more}.items():
             if search.holds(place):
                 findings.append(audit.Finding("secret", "your API key", "the name of a file"))
@@ -289,7 +328,7 @@ class _Packed:
                 findings.append(audit.Finding("secret", "your API key", place))
         audit.refuse_secrets(dict.fromkeys(findings))
 
-    def run(self, timeout_s: float) -> None:
+    def run(self) -> None:
         """Run the notebooks in a copy of what the zip contains, and keep their outputs."""
         with tempfile.TemporaryDirectory() as temporary:
             shared = Path(temporary).resolve() / "shared"
@@ -297,23 +336,31 @@ class _Packed:
                 path = shared / place
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            notebooks = [shared / place for place in sorted(self.notebooks)]
-            run_notebooks(shared.parent, notebooks, timeout_s=timeout_s)
+            run_notebooks(shared.parent, [shared / place for place in sorted(self.notebooks)])
             for place in self.notebooks:
-                notebook = json.loads((shared / place).read_bytes())
-                for number, cell in enumerate(notebook["cells"], 1):
-                    if _drop_widgets(cell):
-                        warn_caller(
-                            f"{place}, cell {number} shows a widget that only a browser draws, so "
-                            "what is shared does not have it."
-                        )
-                self.notebooks[place] = _written(notebook)
+                self.notebooks[place] = (shared / place).read_bytes()
 
-    def add_pages(self, *, has_code: bool) -> None:
-        """Add a page of each notebook and of each cassette."""
+    def add_pages(self, *, was_run: bool, has_code: bool, is_alone: bool) -> None:
+        """Add a page of each notebook and of each cassette, and leave out widgets of a run."""
+        places = [*self.files, *map(_page_of, self.notebooks)]
+        files = {posixpath.relpath(place, "notebooks"): self._others.get(place) for place in places}
         for place, content in self.notebooks.items():
-            page = page_of(content, PurePosixPath(place).stem, has_code=has_code)
+            used = [self._recordings[each] for each in self._replayed.get(place, ())]
+            recorded = "; ".join(f"{each.name}, {described(each)}" for each in used)
+            data = "Data replayed from" if was_run else "Not run before. Data recorded in"
+            page, lost = page_of(
+                content,
+                PurePosixPath(place).stem,
+                about=f"{data} {recorded}." if recorded else "",
+                has_code=has_code,
+                files=files,
+                has_links=not is_alone,
+            )
             self._pages[_page_of(place)] = page
+            for what in lost:
+                warnings.warn(f"Not shown in {_page_of(place)}, {what}", stacklevel=3)
+            if was_run:
+                self.notebooks[place] = _without_widgets(content)
         for place, recording in self._recordings.items():
             page_place = f"{place.removesuffix('.yaml')}.html"
             try:
@@ -321,30 +368,37 @@ class _Packed:
             except DirectMailLabError as error:
                 warn_caller(f"{page_place} is left out. {error.what}")
 
+    def sizes(self) -> list[str]:
+        """Return the name and the size of each page."""
+        pages = sorted(self._pages.items())
+        return [f"{place}: {len(page) / 1000:,.1f} kB" for place, page in pages]
+
+    def recorded(self) -> list[str]:
+        """Return what each cassette contains: how much, from when and where."""
+        return [f"{place}: {described(each)}." for place, each in self._recordings.items()]
+
     def page(self) -> bytes:
         """Return the page of the only notebook."""
         [place] = self.notebooks
         self.refuse_secrets({})
         return self._pages[_page_of(place)]
 
-    def zipped(self, title: str, was_run: str) -> bytes:
+    def zipped(self, title: str, was_run: str, facts: Iterable[str]) -> bytes:
         """Return all files in a zip, in a folder with this name."""
         wheel = wheel_contents()
         about = {
-            "README.md": self._readme(title, was_run).encode(),
+            "README.md": _README.format(
+                title=title,
+                pages=_listed(self.sizes()),
+                was_run=was_run,
+                facts=_listed(facts),
+                first=min(self.notebooks),
+            ).encode(),
             "requirements.txt": self._requirements().encode(),
         }
         self.refuse_secrets({**about, **wheel})
         files = {**self.files, **about, WHEEL: _zipped(wheel)}
         return _zipped({f"{title}/{place}": each for place, each in files.items()})
-
-    def _readme(self, title: str, was_run: str) -> str:
-        return _README.format(
-            title=title,
-            pages="\n".join(f"- `{place}`" for place in sorted(self._pages)),
-            was_run=was_run,
-            first=min(self.notebooks),
-        )
 
     def _requirements(self) -> str:
         """Return the wheel, and the packages that the notebooks import, in their versions here."""
@@ -371,22 +425,33 @@ def _written(notebook: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(notebook, indent=1, ensure_ascii=False)}\n".encode()
 
 
-def _drop_widgets(cell: dict[str, Any]) -> bool:
-    """Remove the outputs that need the kernel; return whether nothing is left of one of them.
+def _without_widgets(notebook: bytes) -> bytes:
+    """Return a notebook without the outputs that need its kernel.
 
     A widget of this package has a second output, which needs none.
     """
-    kept = []
-    has_lost = False
-    for output in cell.get("outputs", ()):
-        data = output.get("data", {})
-        is_widget = data.pop(_WIDGET, None) is not None
-        has_lost = has_lost or (is_widget and list(data) == ["text/plain"])
-        if data or not is_widget:
-            kept.append(output)
-    if "outputs" in cell:
-        cell["outputs"] = kept
-    return has_lost
+    whole = json.loads(notebook)
+    for cell in whole["cells"]:
+        outputs = cell.get("outputs", [])
+        for output in outputs:
+            output.get("data", {}).pop(WIDGET, None)
+        outputs[:] = [each for each in outputs if each.get("data", True)]
+    return _written(whole)
+
+
+def _sources(notebook: Mapping[str, Any], kind: str) -> str:
+    """Return the text of a notebook's cells of one kind."""
+    cells = [each for each in notebook["cells"] if each.get("cell_type") == kind]
+    return "\n".join(["", *("".join(each.get("source", "")) for each in cells)])
+
+
+def _from_notebooks(name: str) -> str:
+    """Return the place in the zip that a path from the notebooks' folder leads to."""
+    return posixpath.normpath(posixpath.join("notebooks", name))
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _zipped(contents: Mapping[str, bytes]) -> bytes:

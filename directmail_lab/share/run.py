@@ -7,17 +7,15 @@ in its environment, and `offline` refuses the connections of its kernels.
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
-import time
 from asyncio import CancelledError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..display import Progress, plural
+from ..display import Progress
 from ..errors import DirectMailLabError, NotebookRunError, naming_what_is_missing
 from ..settings import LIVE_VARIABLE
 from .notebook_page import import_exporter, import_nbformat
@@ -28,12 +26,13 @@ _RECORD = (
     "key then replays the cassette."
 )
 _NO_NETWORK = "Without a network, only what record(…) recorded can be replayed."
+_ADD = "The zip has files and modules that stand beside the notebook. To add others: --add FILE."
 _ADVICE = {
     "NotConnectedError": _RECORD,
     "CredentialError": _RECORD,
     "CassetteNotFoundError": (
         "A name is looked up from the notebook's folder: record the cassette, or correct its name. "
-        "If the code computes its name, add the cassette: --cassette NAME."
+        "If the code computes its name, add the cassette: --add NAME."
     ),
     "NotRecordedError": (
         "Run the notebook once with your key and with record(…), so that the cassette contains "
@@ -43,7 +42,8 @@ _ADVICE = {
     "ConnectError": _NO_NETWORK,
     "ConnectionError": _NO_NETWORK,
     "URLError": _NO_NETWORK,
-    "FileNotFoundError": "The zip contains notebooks and cassettes, and no other files.",
+    "FileNotFoundError": _ADD,
+    "ModuleNotFoundError": _ADD,
 }
 # The last cell, which the notebook does not keep: the panel then shows up to 500 rows without a
 # kernel, and what widgets show is up to date at once.
@@ -55,7 +55,7 @@ if "directmail_lab.notebook.widget" in sys.modules:
     widget.update_static_outputs()"""
 
 
-def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) -> None:
+def run_notebooks(folder: Path, notebooks: Sequence[Path]) -> None:
     """Run notebooks, each in a fresh kernel, and save their outputs in their files.
 
     Neither the process nor a kernel gets a ``DIRECTMAIL_`` variable but ``DIRECTMAIL_LIVE=0``, the
@@ -67,13 +67,11 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
         A temporary folder for this run.
     notebooks
         Files below it.
-    timeout_s
-        The most seconds that all of them may take together.
 
     Raises
     ------
     NotebookRunError
-        A cell failed, the kernel died, or the time is over.
+        A cell failed, or the kernel died.
     """
     environment = {
         **{name: text for name, text in os.environ.items() if not name.startswith("DIRECTMAIL_")},
@@ -81,8 +79,7 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
         "IPYTHONDIR": str(folder / "ipython"),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
     }
-    command = [sys.executable, "-W", "ignore", "-m", __name__, str(timeout_s)]
-    command += map(str, notebooks)
+    command = [sys.executable, "-W", "ignore", "-m", __name__, *map(str, notebooks)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         try:
             import_exporter()  # the pages need it next, and it takes a second
@@ -98,22 +95,20 @@ def run_notebooks(folder: Path, notebooks: Sequence[Path], *, timeout_s: float) 
 
 
 def _main() -> None:
-    timeout_s = float(sys.argv[1])
-    end = time.monotonic() + timeout_s
     try:
         with naming_what_is_missing():
-            for path in map(Path, sys.argv[2:]):
-                _run(path, end, timeout_s)
+            for path in map(Path, sys.argv[1:]):
+                _run(path)
     except DirectMailLabError as error:
         sys.stdout.write(json.dumps([error.what, error.advice]))
         sys.exit(1)
 
 
-def _run(path: Path, end: float, timeout_s: float) -> None:
-    """Run one notebook until ``end``, by the monotonic clock, and save its outputs."""
+def _run(path: Path) -> None:
+    """Run one notebook, and save its outputs."""
     nbformat = import_nbformat()
     from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
 
     notebook = nbformat.read(path, as_version=4)
     count = len(notebook.cells)
@@ -133,8 +128,7 @@ def _run(path: Path, end: float, timeout_s: float) -> None:
         "record_timing": False,  # the same notebook gives the same outputs
         "resources": {"metadata": {"path": str(path.parent)}},
         "shutdown_kernel": "immediate",
-        "startup_timeout": max(60, math.ceil(timeout_s)),
-        "timeout_func": lambda _: max(1, math.ceil(end - time.monotonic())),
+        "startup_timeout": 600,  # of a busy machine
     }
     try:
         # The kernel's own messages are not outputs of cells, and do not concern the user.
@@ -142,14 +136,13 @@ def _run(path: Path, end: float, timeout_s: float) -> None:
         with bar:
             NotebookClient(notebook, **options).execute(**quiet)
     except CellExecutionError as error:
-        lines = [each for each in f"{error.ename}: {error.evalue}".splitlines() if each.strip()]
-        shown = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
-        what = f"fails where there is no key:{shown}"
-        advice = _ADVICE.get(error.ename, "Restart your kernel and run all cells to see it.")
-    except CellTimeoutError:
-        limit = plural(round(timeout_s), "second")
-        what = f"still ran after {limit}."
-        advice = "For more time: --timeout SECONDS."
+        # The kernel's reply does not name an error of a repr, and the output does.
+        shown = [each for each in notebook.cells[number - 1].outputs if "ename" in each]
+        failed = [error, *shown][-1]
+        lines = [each for each in f"{failed.ename}: {failed.evalue}".splitlines() if each.strip()]
+        message = "".join(f"\n  {line.strip()[:300]}" for line in lines[:2])
+        what = f"fails where there is no key:{message}"
+        advice = _ADVICE.get(failed.ename, "Restart your kernel and run all cells to see it.")
     except (DeadKernelError, RuntimeError, CancelledError):  # the last after Ctrl-C
         what = "ended its kernel."
         advice = "It may need more memory."

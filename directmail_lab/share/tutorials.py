@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def first_tutorial(folder: Path) -> Path:
 
     Raises
     ------
+    FileNotFoundError
+        This package came with a shared notebook, without the tutorials.
     OSError
         The folder cannot be written to.
     ValueError
@@ -35,6 +38,8 @@ def first_tutorial(folder: Path) -> Path:
     first = folder / "notebooks" / FIRST
     if first.is_file():
         return first
+    if f"notebooks/{FIRST}" not in tutorial_files():
+        raise FileNotFoundError(ENOENT, "the package of a shared notebook has no tutorials")
     home = folder / "directmail-lab-tutorials"
     # This raises the ValueError.
     home.resolve().relative_to(folder.resolve())
