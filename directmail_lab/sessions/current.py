@@ -70,7 +70,7 @@ class _Current:
 _current = _Current()
 
 
-_OLDER = "If a newer directmail_lab made this notebook, install that one: it is beside a shared notebook."
+_OLDER = "If a newer directmail_lab made this notebook, install that one. A shared zip contains it."
 
 
 @contextmanager
