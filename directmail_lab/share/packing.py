@@ -267,7 +267,7 @@ class _Packed:
             try:
                 self._add_other(file, name)
             except DirectMailLabError as error:
-                warnings.warn(error.what, stacklevel=5)
+                warn_caller(error.what)
 
     def _add_other(self, file: Path, name: str) -> None:
         """Add a file by its path from the notebooks' folder."""
@@ -358,7 +358,7 @@ class _Packed:
             )
             self._pages[_page_of(place)] = page
             for what in lost:
-                warnings.warn(f"Not shown in {_page_of(place)}, {what}", stacklevel=3)
+                warn_caller(f"Not shown in {_page_of(place)}, {what}")
             if was_run:
                 self.notebooks[place] = _without_widgets(content)
         for place, recording in self._recordings.items():
