@@ -84,7 +84,9 @@ def check_options(call: str, options: Mapping[str, object], allowed: Collection[
     if not hint and "params" in allowed:
         hint = f'A parameter of the query is given as params={{"{name}": {shown}}}. '
     message = f"{call}() has no option {', '.join(unknown)}. {hint}See help({call})."
-    raise with_brief_traceback(TypeError(message))
+    error = with_brief_traceback(TypeError(message))
+    error.add_note("If a newer directmail_lab made this notebook, install it: a shared zip has it.")
+    raise error
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

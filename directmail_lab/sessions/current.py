@@ -70,9 +70,6 @@ class _Current:
 _current = _Current()
 
 
-_OLDER = "If a newer directmail_lab made this notebook, install that one. A shared zip contains it."
-
-
 @contextmanager
 def _changing(*, mode: bool = False) -> Iterator[None]:
     """Send no write in the current session if a call that changes it fails: see `ModeTransport`.
@@ -82,9 +79,7 @@ def _changing(*, mode: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except BaseException as error:
-        if "unexpected keyword" in str(error):
-            error.add_note(_OLDER)
+    except BaseException:
         _current.has_failed |= mode
         if _current.session is not None:
             transport_of(_current.session).may_write = False
