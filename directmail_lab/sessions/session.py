@@ -109,7 +109,7 @@ class ModeChange:
         count = plural(len(recording), "interaction")
         text = f"{what} cassette {cassette.name!r} ({count}{recording.recorded_note})"
         file = shown_path(cassette.path)
-        if file and mode.name == "record":
+        if file:
             text += f" in {file}"
         if cassette.updates:
             what = "what is too old is sent again" if cassette.replays else "requests are sent"
