@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60
 _MOST_WIDE_ROWS = 20
 _MOST_FIELDS = 6
+_LONG = 20
 _PROGRESS_S = 0.2
 _MISSING = ("None", "nan", "NaT", "<NA>")
 _LEAST_TIME = 1_000_000_000  # as a number of seconds; it has no thousands
@@ -177,7 +178,7 @@ def table_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS, *, is_wide: boo
     heads = [f"<th{_align(shown[name])}>{html.escape(name)}</th>" for name in cells]
     rows = [f"<tr>{''.join(heads)}</tr>"]
     for at in range(min(most_rows, len(frame))):
-        row = [f"<td{_align(shown[name])}>{html.escape(cells[name][at])}</td>" for name in cells]
+        row = [_cell(cells[name][at], shown[name]) for name in cells]
         rows.append(f"<tr>{''.join(row)}</tr>")
     below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
     # The classes keep MathJax from taking "$5 or $10" for a formula.
@@ -226,6 +227,13 @@ def picture_html(media_type: str, data: bytes, text: str, width: int | None = No
 def is_number(column: pd.Series[Any]) -> bool:
     """Return whether a column has numbers, which are aligned right."""
     return column.dtype.kind in "iuf"
+
+
+def _cell(text: str, column: pd.Series[Any]) -> str:
+    # A long word is broken: a table that is wider than the page would need a keyboard to scroll.
+    side = _align(column)
+    breaks = "; overflow-wrap: anywhere" if len(text) > _LONG else ""
+    return f'<td{side[:-1]}{breaks}">{html.escape(text)}</td>'
 
 
 def _align(column: pd.Series[Any]) -> str:

@@ -22,6 +22,8 @@ HOSTILE_PATHS = (
     "/v1/é",
 )
 HOSTILE_NAMES = ("it's", "a{b}", "c\u202ed", "e\x1b[2J")
+KINDS: dict[str, str] = {}
+"""What JupyterLab shows beside each name that was offered."""
 QUOTES = ('"', "'", 'f"')
 
 
@@ -36,6 +38,8 @@ def tab() -> Iterator[Callable[[str], list[str]]]:
 
     def ask(text: str) -> list[str]:
         reply: Any = client.complete(text, reply=True, timeout=300)
+        shown = reply["content"]["metadata"]["_jupyter_types_experimental"]
+        KINDS.update({each["text"]: each["type"] for each in shown})
         return sorted(reply["content"]["matches"])
 
     try:
@@ -51,6 +55,8 @@ def tab() -> Iterator[Callable[[str], list[str]]]:
 def test_tab_after_the_package_shows_its_public_names(tab):
     """Those that are imported on first use, too."""
     assert set(tab("dm.")) == set(dm.__all__)
+    kinds = [KINDS[name] for name in ("get", "Session", "errors")]
+    assert kinds == ["function", "class", "module"]
 
 
 @pytest.mark.slow

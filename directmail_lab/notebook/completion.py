@@ -51,7 +51,10 @@ def complete(context: completer.CompletionContext) -> completer.SimpleMatcherRes
             typed = match[match.lastindex or 0]
             names = [name for name in offer(match) if name.startswith(typed)]
             return {
-                "completions": [completer.SimpleCompletion(name, type=kind) for name in names],
+                "completions": [
+                    completer.SimpleCompletion(name, type=kind or _kind_of(match[1], name))
+                    for name in names
+                ],
                 "matched_fragment": typed,
                 # So that IPython asks neither Jedi nor the working directory.
                 "suppress": bool(names),
@@ -97,6 +100,16 @@ def _members(match: re.Match[str]) -> Iterable[str]:
     if owner is not sys.modules[_PACKAGE] and not is_session:
         return ()
     return [each for each in dir(owner) if typed.startswith("_") or not each.startswith("_")]
+
+
+def _kind_of(owner: str, name: str) -> str:
+    """Return what JupyterLab shows beside a name. Nothing is imported for that."""
+    value = getattr(type(get_ipython().user_ns[owner]), name, None)
+    if name == "errors":
+        return "module"
+    if isinstance(value, property):
+        return "property"
+    return "class" if name[0].isupper() else "function"
 
 
 def complete_in_ipython() -> None:

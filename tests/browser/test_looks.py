@@ -102,7 +102,7 @@ def cells_are_readable(page: Page, server: Server) -> None:
     replay = "import directmail_lab as dm\ndm.replay('explore-an-unknown-api')\ndm.get('/v1/lists')"
     run_notebook(page, server, "cells", replay, "dm.findings('explore-an-unknown-api')")
     outputs = page.locator(".jp-OutputArea-output")
-    expect(outputs.first).to_contain_text("200 OK · application/json · 257 bytes")
+    expect(outputs.first).to_contain_text("200 OK · JSON · 257 bytes")
     expect(outputs.nth(1).locator("td").nth(2)).to_have_css("text-align", "left")
     contrasts = [each for output in outputs.all() for each, _ in output.evaluate(CONTRASTS)]
 

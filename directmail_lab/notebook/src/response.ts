@@ -1,7 +1,7 @@
 /* The response of an interaction: its body, the body as a table, its headers, and the request as it was sent. */
 
 import { createBody } from "./body";
-import { formatMs, formatTime } from "./columns";
+import { formatTime } from "./columns";
 import { compareResponses } from "./compare";
 import { div, make, makeButton, plural, setText, soft } from "./dom";
 import type { LoadEditor } from "./editor";
@@ -95,9 +95,9 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     setText(problem, known.Problem && known.Problem !== reason ? known.Problem : "");
     setText(notSent, note);
     setText(facts, [
-      row.ms !== null && `${formatMs(row.ms)} ms`,
+      /[/+]json$/.test(response.body.media_type) ? "JSON" : response.body.media_type,
       response.body.kind !== "absent" && row.status !== null && plural(response.body.size, "byte"),
-      response.body.media_type,
+      row.ms !== null && (row.ms < 1000 ? `${Math.round(row.ms)} ms` : `${(row.ms / 1000).toFixed(1)} s`),
       known.Remaining && `${known.Remaining}${known.Limit ? ` of ${known.Limit}` : ""} left`,
       row.time !== null && `${formatTime(row.time, 0)} UTC`,
     ].filter(Boolean).join(" · "));
