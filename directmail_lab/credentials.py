@@ -1,4 +1,4 @@
-"""Find the API key, and keep it in an `ApiKey`, which never shows it."""
+"""Find the key, and keep it in an `ApiKey`, which never shows it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Hidden:
 
     def __reduce__(self) -> NoReturn:
         raise CredentialError(
-            f"{type(self).__name__} contains an API key, so it cannot be pickled or copied.",
+            f"{type(self).__name__} contains a key, so it cannot be pickled or copied.",
             "Open a new session where you need one.",
         )
 
 
 @final
 class ApiKey(Hidden):
-    """An API key that no repr, pickle, copy or ``vars()`` shows.
+    """A key that no repr, pickle, copy or ``vars()`` shows.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class ApiKey(Hidden):
     @hide_frames
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise CredentialError(f"An API key is text, not {type(text).__name__}.")
+            raise CredentialError(f"A key is text, not {type(text).__name__}.")
         key = text.strip()
         problem = _find_problem(key)
         if problem:
-            raise CredentialError(f"The API key {problem}.")
+            raise CredentialError(f"The key {problem}.")
         # Kept in a closure, so that the object's slots show a function and not the key.
         self.__reveal: Callable[[], str] = lambda: key
         _holders[id(self)] = self
@@ -161,7 +161,7 @@ def _warn_of_cells_with(key: ApiKey) -> None:
     numbers = ", ".join(f"[{number}]" for number in sorted(found))
     # Not `warnings.warn`: Python would print the cell's line, which may contain the key.
     warnings.warn_explicit(
-        f"The API key is in cell {numbers}, so IPython's history and the saved notebook contain "
+        f"The key is in cell {numbers}, so IPython's history and the saved notebook contain "
         "it, too.\nRemove it, and sign in with login() instead.",
         CallersWarning,
         filename="directmail_lab",
@@ -186,7 +186,7 @@ def find_api_key(api_key: ApiKey | None = None, *, entry: str) -> ApiKey:
     key = api_key or as_api_key(variable(API_KEY_VARIABLE)) or remembered_api_key(entry)
     if key is None:
         raise CredentialError(
-            "No API key was found.",
+            "No key was found.",
             f"Sign in with login(), set {API_KEY_VARIABLE}, or call connect(api_key=…).",
         )
     return key
@@ -210,7 +210,7 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
         with warnings.catch_warnings():
             # If getpass cannot turn the echo off, it warns and then shows what is typed.
             warnings.simplefilter("error", getpass.GetPassWarning)
-            return typed_api_key(prompt("API key (not shown): "))
+            return typed_api_key(prompt("Key (not shown): "))
     except (getpass.GetPassWarning, EOFError):
         raise CredentialError(
             "This terminal cannot hide what is typed.", f"Set {API_KEY_VARIABLE} instead."

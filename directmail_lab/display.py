@@ -171,7 +171,7 @@ def table_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS, *, is_wide: boo
     notes = list(frame.attrs.get("notes", ()))
     shown = frame.reset_index() if frame.index.name else frame
     cells = {str(name): cell_texts(shown[name]) for name in shown}
-    if is_wide and len(frame) > 1:
+    if is_wide and len(frame):
         notes += _without_repetition(cells)
     if len(frame) > most_rows:
         notes.append(f"The first {most_rows:,} of {len(frame):,} rows.")
@@ -247,7 +247,8 @@ def _without_repetition(cells: dict[str, list[str]]) -> list[str]:
     empty = []
     before: list[str] = []
     for name, texts in list(cells.items()):
-        if len(set(texts)) > 1 and texts != before:
+        is_constant = len(set(texts)) == 1 and (len(texts) > 1 or not texts[0])
+        if not is_constant and texts != before:
             before = texts
             continue
         del cells[name]

@@ -71,7 +71,7 @@ class NotConnectedError(DirectMailLabError):
 
 
 class CredentialError(DirectMailLabError):
-    """No API key was found, or the key given cannot be sent with HTTP Basic."""
+    """No key was found, or the key given cannot be sent with HTTP Basic."""
 
 
 class AddressError(DirectMailLabError):

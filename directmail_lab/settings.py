@@ -27,7 +27,7 @@ LIVE_VARIABLE = "DIRECTMAIL_LIVE"
 NO_ADDRESS = "https://recorded.invalid"
 """The base address of a session that has none. No server can have this address."""
 
-# Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. An API key typed in
+# Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. A key typed in
 # place of the address does not match, so no message repeats it.
 _BARE_ADDRESS = re.compile(
     r"(?:localhost|[\d.]+|\[[\da-f:.]+\]|(?:[a-z\d-]+\.)+[a-z]{2,})(?::\d+)?(?:/.*)?", re.IGNORECASE
@@ -40,7 +40,7 @@ def variable(name: str) -> str | None:
     """Return an environment variable without the space around it; None if it is unset or empty.
 
     IPython's ``%xmode Verbose`` prints the values of all names on a line that raises. For a line
-    with ``os.environ`` on it, that would print the API key. No line of this function raises.
+    with ``os.environ`` on it, that would print the key. No line of this function raises.
     """
     value = os.environ.get(name)
     return value.strip() or None if value else None

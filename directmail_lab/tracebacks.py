@@ -162,7 +162,7 @@ def _library_of(frame: FrameType) -> str:
 
 
 def _masked(literal: re.Match[str]) -> str:
-    """Return a string of the user's code, as it is shown: a long one may be the API key.
+    """Return a string of the user's code, as it is shown: a long one may be the key.
 
     A path stays readable, except for its query and for a long segment with a digit.
     """

@@ -174,7 +174,7 @@ def test_a_keyring_that_hangs_is_given_up_once_with_one_notice(keyring, monkeypa
     monkeypatch.setattr(credentials, "_is_silent", threading.Event())
     with (
         pytest.warns(UserWarning, match=r"did not respond within 0\.1 s") as notices,
-        pytest.raises(CredentialError, match="No API key was found"),
+        pytest.raises(CredentialError, match="No key was found"),
     ):
         connect(ADDRESS)
     with pytest.raises(CredentialError, match=r"did not respond .*\nNothing was written"):
@@ -232,7 +232,7 @@ def test_the_warning_about_a_literal_key_does_not_print_its_source_line(tmp_path
     file = tmp_path / "cell.py"
     file.write_text(source)
     cells.append(source)
-    with pytest.warns(UserWarning, match=r"The API key is in cell \[1\]") as caught:
+    with pytest.warns(UserWarning, match=r"The key is in cell \[1\]") as caught:
         exec(compile(source, str(file), "exec"), {"as_api_key": as_api_key})
     shown = caught[0]
     printed = warnings.formatwarning(shown.message, shown.category, shown.filename, shown.lineno)
@@ -253,7 +253,7 @@ def test_a_key_in_an_earlier_cell_is_warned_of_once(cells, monkeypatch, earlier)
     """The notebook that is saved has it, whichever cell it is in."""
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     cells += [earlier, "dm.connect(url)"]
-    with pytest.warns(UserWarning, match=r"The API key is in cell \[1\], so"):
+    with pytest.warns(UserWarning, match=r"The key is in cell \[1\], so"):
         find_api_key(entry="https://api.example.com")
     as_api_key(KEY)  # a second warning would be an error
 

@@ -95,3 +95,34 @@ def test_the_table_of_a_docstring_names_each_column(name):
     too_wide = [line for line in lines[borders[0] : borders[-1]] if line[width : width + 1].strip()]
     assert not too_wide, f"Widen the first column of the table in the docstring of {name}"
     assert named == [*frame.columns], f"Name each column in the docstring of {name}, in their order"
+
+
+# What these are for has another word: key, operation, allowance, refused, sign in.
+AVOIDED = re.compile(
+    r"(?<![\w`/.=-])(?:API (?:keys?|tokens?)|endpoints?|quotas?|exhausted|throttled|log(?:ged)? in"
+    r"|online|offline|playback)(?![\w`=-])",
+    re.IGNORECASE,
+)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield each text that a person may read, and where it is."""
+    for path in PACKAGE.rglob("*.py"):
+        if "node_modules" not in path.parts:
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield f"{path.name}:{node.lineno}", node.value
+    root = PACKAGE.parent
+    for path in (
+        *root.glob("R*.md"),
+        *root.glob("notebooks/*.md"),
+        *PACKAGE.glob("notebook/src/*.ts"),
+    ):
+        yield path.name, path.read_text("utf-8")
+
+
+def test_one_thing_has_one_word():
+    """The list of words is ours; what another program calls its own stays."""
+    found = [(place, word[0]) for place, text in texts() for word in AVOIDED.finditer(text)]
+
+    assert found == []

@@ -81,7 +81,7 @@ def test_signing_in_opens_the_current_session(page):
     [
         ({"key": "wrong"}, {}, "key", "not accept .* 401"),
         ({"key": "schlüssel"}, {}, "key", "not plain ASCII"),
-        ({"key": ""}, {}, "key", "Type your API key"),
+        ({"key": ""}, {}, "key", "Type your key"),
         ({"address": ""}, {}, "address", "Type the service's address"),
         ({"address": f"https://{SECRET}@h"}, {}, "address", "user name or password"),
         ({"address": "http://127.0.0.1:1"}, {}, "address", "No server responds at http://127.0"),
@@ -336,7 +336,7 @@ def test_two_accounts_at_one_address_have_two_keys(show, elsewhere, keyring, mon
     first = page.send("hello")["choices"]
     page.sign_in(address="theirs", remember="yes")
     sessions = [dm.connect("theirs"), dm.connect()]
-    with pytest.raises(CredentialError, match="No API key was found"):
+    with pytest.raises(CredentialError, match="No key was found"):
         dm.connect("ours")
     after = page.send("hello")["choices"]
     dm.logout()

@@ -61,7 +61,7 @@ def test_a_planted_key_is_found_before_anything_is_written(monkeypatch, planted,
     path = recorded(f"{name}.yaml", answered(), planted)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", KEY)
     Path("tour.html").write_text("before")
-    with pytest.raises(DirectMailLabError, match=r"Nothing was written.*\n.*your API key") as error:
+    with pytest.raises(DirectMailLabError, match=r"Nothing was written.*\n.*your key") as error:
         save_page(read_cassette(path), "tour.html")
 
     assert KEY not in str(error.value)

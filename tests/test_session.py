@@ -56,8 +56,8 @@ def test_an_event_loop_that_ends_closes_its_connections(live):
 @pytest.mark.parametrize(
     ("status", "kind", "advice"),
     [
-        (401, "UnauthorizedError", "Check the API key"),
-        (403, "UnauthorizedError", "Check the API key"),
+        (401, "UnauthorizedError", "Check the key"),
+        (403, "UnauthorizedError", "Check the key"),
         (404, "ServiceError", "Check the path"),
         (422, "ServiceError", "Correct the request"),
         (429, "ServiceError", "The service refused it although"),

@@ -672,7 +672,7 @@ def test_the_same_input_gives_the_same_zip_in_the_place_of_the_old(monkeypatch):
     about, key = said[:6], said.pop(5)
     assert about[0].startswith("notebooks/one.html: ")
     assert about[2] == "Personal data: none was found."
-    assert key.startswith("No API key is known here, so")
+    assert key.startswith("No key is known here, so")
     assert said[:5] == said[5:]
     assert [path.name for path in Path("out").iterdir()] == ["tour.zip"]
 
@@ -876,7 +876,7 @@ def test_the_users_own_key_refuses_the_zip_whatever_its_shape(tour, monkeypatch)
     # Skip this test's own frame: its source lines contain the keys.
     shown = VerboseTB().text(caught.type, caught.value, caught.tb.tb_next)
 
-    assert str(caught.value).count("source: your API key") == 2
+    assert str(caught.value).count("source: your key") == 2
     assert "refuse_secrets" in shown
     assert "horse" not in shown
 
@@ -933,7 +933,7 @@ def test_a_key_in_any_part_of_a_cell_is_found(place, monkeypatch):
     monkeypatch.setenv("DIRECTMAIL_API_KEY", HIDDEN)
     findings = audit(path)
 
-    assert "your API key" in {finding.what for finding in findings}
+    assert "your key" in {finding.what for finding in findings}
     assert all(finding.where.startswith(f"{path}, cell 2, ") for finding in findings)
 
 
@@ -955,7 +955,7 @@ def test_a_key_anywhere_in_a_cassettes_file_is_not_shared(place, tour, monkeypat
 
     assert tour.read_text(encoding="utf-8") != before
     nothing_leaks(notebook("one.ipynb", REPLAY))
-    assert "your API key" in {each.what for each in audit(tour)}
+    assert "your key" in {each.what for each in audit(tour)}
 
 
 MEMBERS = [f'"more": "{HIDDEN}"', f'"metadata": {{"a": "{HIDDEN}"}}', f'"{HIDDEN}": 0']

@@ -236,7 +236,7 @@ class LoginWidget(Widget):
         if not address:
             raise errors.NotConnectedError("Type the service's address.")
         if not key and not key_source(address):
-            raise errors.CredentialError("Type your API key.")
+            raise errors.CredentialError("Type your key.")
         request = replace(
             self._request,
             address=address,

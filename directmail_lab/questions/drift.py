@@ -68,7 +68,7 @@ def drift(
     source
         A cassette's name, a path, a folder, a list of these, or a `Session`.
     against
-        Another source, to compare with it offline.
+        Another source, to compare with it: nothing is sent.
     ignore
         What to leave out, as in `record`: ``"header:x-powered-by"``,
         ``"body:company"`` for a field and all in it, and ``"query:NAME"`` for

@@ -104,7 +104,7 @@ def connect(
         ``DIRECTMAIL_BASE_URL``, or else the region, if just one is configured,
         or else the address that `login` remembers.
     api_key
-        The API key. By default ``DIRECTMAIL_API_KEY``, or else the key that
+        The key. By default ``DIRECTMAIL_API_KEY``, or else the key that
         ``login(remember=True)`` put in the keyring.
     timeout_s
         Seconds to wait for a connection, and for each part of a response.

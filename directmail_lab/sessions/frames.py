@@ -81,7 +81,7 @@ def frame(
     ``1.0`` does not become an integer; ``object`` is for mixed values, arrays,
     empty objects, nulls alone, and integers beyond 64 bits. ``null`` and a
     missing field are both ``<NA>``.
-    If a response or the bytes of a body contain the API key, ``<API_KEY>``
+    If a response or the bytes of a body contain the key, ``<API_KEY>``
     replaces it.
 
     In a response in CSV, a column is numeric if all its cells are plain numbers

@@ -143,7 +143,7 @@ class Session:
         The base address, with https (or http for this machine). It may have a
         path.
     api_key
-        The API key, or None for a session that only replays.
+        The key, or None for a session that only replays.
     timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
         See `directmail_lab.connect`.
 
@@ -939,7 +939,7 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise DirectMailLabError(
-            "A session contains an API key, so it cannot be pickled.",
+            "A session contains a key, so it cannot be pickled.",
             "Connect in the process that uses it.",
         )
 

@@ -79,7 +79,7 @@ def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
     for where, content in parts:
         text = text_of(content)
         if search.holds(text):
-            yield Finding("secret", "your API key", where)
+            yield Finding("secret", "your key", where)
         found = credentials_in(text, is_body=isinstance(content, bytes))
         yield from (Finding("secret", what, where) for what in found)
 

@@ -1,4 +1,4 @@
-"""`share`: notebooks and the recordings that they replay, in one zip that runs offline.
+"""`share`: notebooks and the recordings that they replay, in one zip that needs no network.
 
 No file is copied. Each one is parsed, searched for credentials and written anew, which leaves out
 comments, repeated members and unknown fields. Then each file of the zip is searched once more.
@@ -54,7 +54,7 @@ _RAN = (
 )
 _DID_NOT_RUN = "The notebooks were not run before, so cells may need a key or a network."
 _NO_KEY = (
-    "No API key is known here, so this was searched only for what looks like a key.\n"
+    "No key is known here, so this was searched only for what looks like a key.\n"
     "If a notebook was run with one, set DIRECTMAIL_API_KEY and share again."
 )
 _README = """\
@@ -323,9 +323,9 @@ class _Packed:
         findings = list(audit.secrets_in(self.parts(), search))
         for place, content in {**self.files, **more}.items():
             if search.holds(place):
-                findings.append(audit.Finding("secret", "your API key", "the name of a file"))
+                findings.append(audit.Finding("secret", "your key", "the name of a file"))
             elif search.holds(str(content, "latin-1")):
-                findings.append(audit.Finding("secret", "your API key", place))
+                findings.append(audit.Finding("secret", "your key", place))
         audit.refuse_secrets(dict.fromkeys(findings))
 
     def run(self) -> None:

@@ -11,7 +11,7 @@ class Form:
     def __init__(self, page: Page, n: int = 0) -> None:
         self.page = page
         self.root = page.locator(".dml-login").nth(n)
-        self.key = self.root.get_by_label("API key")
+        self.key = self.root.get_by_label("Key", exact=True)
         self.address = self.root.get_by_role("textbox", name="address")
         self.button = self.root.locator("button[type=submit]")
         self.problem = self.root.get_by_role("alert")

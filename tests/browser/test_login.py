@@ -113,7 +113,7 @@ def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(page, fo
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    expect(form.problem).to_contain_text("Type your API key")
+    expect(form.problem).to_contain_text("Type your key")
     expect(form.key).to_be_focused()
     page.keyboard.type("ddaabxzm0")
     form.button.focus()

@@ -59,7 +59,7 @@ function makeForm(id: string) {
   const fields = {
     region: makeField(id, "region", "Service address", make("select")),
     address: makeField(id, "address", "Service address", typed),
-    key: makeField(id, "key", "API key", text({ type: "password" })),
+    key: makeField(id, "key", "Key", text({ type: "password" })),
   };
   const submit = make("button", { type: "submit", className: "dml-primary", textContent: "Sign in" });
   const status = make("div", { className: "dml-status dml-soft", role: "status" });

@@ -15,7 +15,7 @@ from ...readings.reset_unit import renewal_time
 from ...redaction import Redactor
 from ..transports.extensions import received_of
 
-_CHECK_KEY = "Check the API key and the base address: the key may be another region's."
+_CHECK_KEY = "Check the key and the base address: the key may be another region's."
 _ADVICE = {
     400: "Correct the request.",
     401: _CHECK_KEY,
