@@ -114,7 +114,8 @@ def test_a_notebooks_page_follows_the_readers_colours(tmp_path, open_file, schem
     ]
     path = tmp_path / "report.html"
     notebook = nbformat.writes(new_notebook(cells=cells))
-    path.write_bytes(page_of_notebook(notebook.encode(), "report"))
+    made, _ = page_of_notebook(notebook.encode(), "report", about="Data of May", files={})
+    path.write_bytes(made)
     page = open_file(path, java_script_enabled=True, color_scheme=scheme)
     color = "element => getComputedStyle(element).backgroundColor"
     paper = page.locator("body").evaluate(color)
