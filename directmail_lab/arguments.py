@@ -10,16 +10,48 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from numbers import Integral
-from typing import Literal, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from .tracebacks import with_brief_traceback
 
 RecordMode = Literal["update", "none", "once", "new_episodes", "any", "all"]
 """Our own mode ``"update"`` and vcrpy's; `directmail_lab.record` says what each does."""
 
-RECORD_MODES: tuple[RecordMode, ...] = get_args(RecordMode)
 
-VCR_MODES = RECORD_MODES[1:]
+class ModeRules(NamedTuple):
+    """What a record mode does.
+
+    Attributes
+    ----------
+    sends
+        Whether a request without a recorded response is sent, and its response recorded.
+    extends
+        Whether it also sends if the cassette is there already.
+    replays
+        Whether recorded responses are played.
+    replaces
+        Whether a new response replaces those of earlier runs to the same request.
+    refuses_repeats
+        Whether a write that an earlier run sent is refused.
+    """
+
+    sends: bool = True
+    extends: bool = True
+    replays: bool = False
+    replaces: bool = False
+    refuses_repeats: bool = True
+
+
+RECORD_MODES: dict[RecordMode, ModeRules] = {
+    "update": ModeRules(replaces=True),
+    "none": ModeRules(sends=False, replays=True),
+    "once": ModeRules(extends=False, replays=True),
+    "new_episodes": ModeRules(replays=True),
+    "any": ModeRules(replays=True),
+    "all": ModeRules(replaces=True, refuses_repeats=False),
+}
+
+VCR_MODES = tuple([mode for mode in RECORD_MODES if mode != "update"])
 """vcrpy's record modes, which a test has."""
 
 Repeat = Literal["last", "strict"]
@@ -42,6 +74,12 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     if value not in choices:
         listed = ", ".join(f'"{choice}"' for choice in choices)
         raise argument_error(f"{name} must be one of {listed}.")
+
+
+def rules_of(record_mode: RecordMode) -> ModeRules:
+    """Return what a record mode does; raise ValueError if there is no such mode."""
+    check_choice("record_mode", record_mode, RECORD_MODES)
+    return RECORD_MODES[record_mode]
 
 
 def check_number(name: str, value: object, *, least: float, kind: type = Integral) -> None:

@@ -110,13 +110,13 @@ class OutcomeUnknownError(DirectMailLabError):
 
     Attributes
     ----------
-    no_response
-        The kind of failure: see `directmail_lab.exchange.values.NoResponse`.
+    cut
+        The kind of failure: see `directmail_lab.exchange.values.Cut`.
     number
         The number of the write in `interactions`; 0 if it has none.
     """
 
-    no_response: Any = None
+    cut: Any = None
     number: int = 0
 
 

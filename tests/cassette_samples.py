@@ -75,7 +75,7 @@ def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Pa
 
 
 def begin(cassette: Cassette, write: Interaction) -> Any:
-    return cassette.begin(write.request, NOON)
+    return cassette.begin_write(write.request, NOON)
 
 
 def loaded_by_vcrpy(path: Path) -> int:
@@ -108,8 +108,8 @@ def theirs(
     serializer = jsonserializer if as_json else yamlserializer
     data = serializer.deserialize(serialize(cassette, serializer))
     for entry, each in zip(data["interactions"], interactions, strict=True):
-        if each.response.no_response:
-            entry["no_response"] = each.response.no_response
+        if not each.response.status:
+            entry["no_response"] = each.response.cut
     text = serializer.serialize({**data, "recording": about})
     Path(path).write_text(text, encoding="utf-8")
     return Path(path)

@@ -114,9 +114,19 @@ class Service:
         return httpx.Response(self.statuses[-1], headers=headers)
 
 
+class _Network(httpx.MockTransport):
+    """A service as the network transport, which is also told what to do before a write."""
+
+    def handle_request(self, request: httpx.Request, *_: object) -> httpx.Response:
+        return super().handle_request(request)
+
+    async def handle_async_request(self, request: httpx.Request, *_: object) -> httpx.Response:
+        return await super().handle_async_request(request)
+
+
 def observed(service: Service, recording: SessionRecording) -> RecordingTransport:
     """Return a transport that sends to the service and keeps the readings of its responses."""
-    network, clock = httpx.MockTransport(service), service.clock
+    network, clock = _Network(service), service.clock
     return RecordingTransport(network, Observer(), recording, clock=clock, timer=clock)
 
 

@@ -14,7 +14,7 @@ from marks import slow
 import directmail_lab as dm
 import directmail_lab.notebook.browser_data
 from directmail_lab.cassettes import Recording, read_cassette
-from directmail_lab.exchange.values import Interaction, no_response
+from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.notebook.browser_data import Row, handle_request, static_table
 
 LIST = {"action": "list", "first": 1, "limit": 9}
@@ -138,7 +138,7 @@ def test_the_page_tells_what_is_special_about_a_file():
 
 def test_an_interaction_without_a_response_says_why():
     """Its row has no status and counts as failed."""
-    lost = no_response("read_timeout", "timed out")
+    lost = Response(0, cut="read_timeout", error="timed out")
     recording = tape(replace(answered(), response=lost))
     detail = ask(recording, **DETAIL)
 

@@ -27,7 +27,7 @@ from directmail_lab.errors import (
     NotRecordedError,
     WriteRefusedError,
 )
-from directmail_lab.exchange.values import LEFT, header
+from directmail_lab.exchange.values import header
 from directmail_lab.pytest_plugin.patched import patched
 from directmail_lab.questions.interactions import interactions
 from directmail_lab.sessions.session import (
@@ -378,7 +378,7 @@ def test_a_stream_that_its_caller_leaves_is_recorded_as_far_as_it_was_read(
     ):
         replayed = client.read(url)
 
-    assert kept.incomplete == LEFT
+    assert kept.cut == "left"
     assert kept.body.startswith(read)
     assert replayed == kept.body
     assert problems == interactions(path)["problem"].tolist()
@@ -395,7 +395,7 @@ def test_what_arrived_before_a_connection_broke_is_replayed_with_the_error(over_
 
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][2] == b"only this"
-    assert (kept.status, kept.body, kept.broke_off) == (200, b"only this", "protocol_error")
+    assert (kept.status, kept.body, kept.cut) == (200, b"only this", "protocol_error")
 
 
 @pytest.mark.parametrize("size", [20, 20_000, 2_000_000])

@@ -19,7 +19,7 @@ import directmail_lab as dm
 from directmail_lab import settings
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.errors import CassetteError, NotConnectedError, NotRecordedError
-from directmail_lab.exchange.values import Interaction, no_response
+from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.notebook.browser import BrowserWidget
 from directmail_lab.notebook.browser_data import Row
 from directmail_lab.sessions.session import Session
@@ -257,7 +257,7 @@ def test_a_write_that_an_earlier_run_sent_is_sent_again_only_if_confirmed(
 
 def test_a_replayed_write_is_not_asked_about_and_is_marked(service, session, page):
     """A second one would be sent, so there is a question; so would one without a response."""
-    lost = no_response("read_timeout", "timed out")
+    lost = Response(0, cut="read_timeout", error="timed out")
     with session.record("tour"):
         dm.post("/v1/letters")
         dm.me()

@@ -22,7 +22,7 @@ from directmail_lab.display import plural
 from directmail_lab.errors import NotConnectedError, UnauthorizedError
 from directmail_lab.exchange.bodies import missing_body
 from directmail_lab.exchange.changes import changes
-from directmail_lab.exchange.values import LEFT, Interaction, Request, Response
+from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.questions.drift import drift
 from directmail_lab.server.standin import STAND_IN_RECORD
 from directmail_lab.sessions import current
@@ -101,7 +101,7 @@ def test_only_the_status_of_an_error_response_is_compared():
 def test_a_body_that_was_not_recorded_whole_is_not_compared():
     """It would differ from any other. Status and headers are still compared."""
     left = response({"name": "x"})
-    left = replace(left, response=replace(left.response, incomplete=LEFT))
+    left = replace(left, response=replace(left.response, cut="left"))
 
     for was in (response(missing_body(5000)), left):
         assert words(was, response({"name": "y"}, status=201)) == "status code changed"
@@ -363,7 +363,7 @@ def test_a_strangers_cassette_sends_nothing_but_reads(service, monkeypatch, head
     monkeypatch.setattr(
         NetworkTransport,
         "handle_request",
-        lambda own, each: [sent.append(each), send(own, each)][1],
+        lambda own, each, before: [sent.append(each), send(own, each, before)][1],
     )
     with live_session(service, allow_writes=True):
         drift(path)

@@ -16,11 +16,11 @@ from directmail_lab.cassettes.convert import convert
 from directmail_lab.errors import OutcomeUnknownError
 from directmail_lab.exchange.httpx_values import httpx_error, kind_of_failure
 from directmail_lab.exchange.values import (
-    NO_RESPONSE_KINDS,
+    CUTS,
+    Cut,
     Interaction,
-    NoResponse,
     Request,
-    no_response,
+    Response,
 )
 from directmail_lab.server.loopback import cassette_server
 from directmail_lab.sessions.session import Session
@@ -28,8 +28,8 @@ from directmail_lab.sessions.session import Session
 REASON = "the connection broke\u2028"
 
 
-def unanswered(kind: NoResponse, request: Request | None = None) -> Interaction:
-    response = no_response(kind, REASON)
+def unanswered(kind: Cut, request: Request | None = None) -> Interaction:
+    response = Response(0, cut=kind, error=REASON)
     return Interaction(request or get(), response, NOON, 0.042, attempt=2)
 
 
@@ -44,7 +44,7 @@ def lost() -> Path:
     )
 
 
-@pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
+@pytest.mark.parametrize("kind", CUTS[1:])
 def test_a_failure_without_response_comes_back_from_its_file(kind):
     path = recorded(Path("tour.yaml"), answered(get("/other")), unanswered(kind))
     _, (_, vcrs) = FilesystemPersister.load_cassette(path, yamlserializer)
@@ -54,12 +54,12 @@ def test_a_failure_without_response_comes_back_from_its_file(kind):
     assert vcrs["status"] == {"code": 599, "message": REASON}
 
 
-@pytest.mark.parametrize("kind", NO_RESPONSE_KINDS)
+@pytest.mark.parametrize("kind", CUTS[1:])
 def test_an_httpx_error_becomes_a_kind_and_the_kind_an_error(kind):
     request = httpx.Request("GET", BASE_URL)
     error = httpx_error(kind, REASON, request)
 
-    assert kind_of_failure(error) == ("read_error" if kind == "interrupted" else kind)
+    assert kind_of_failure(error) == ("read_error" if kind in ("aborted", "interrupted") else kind)
     assert (str(error), error.request) == (REASON, request)
 
 
@@ -80,7 +80,7 @@ def test_an_unknown_kind_is_ignored():
         path.write_text(path.read_text().replace("no_response: read_error", f"no_response: {kind}"))
         response = read_cassette(path).interaction(1).response
 
-        assert (response.status, response.no_response) == (599, None)
+        assert (response.status, response.cut) == (599, None)
 
 
 def test_a_failure_survives_an_edit_and_a_conversion(lost):
@@ -88,7 +88,7 @@ def test_a_failure_survives_an_edit_and_a_conversion(lost):
     there = theirs("there.yaml", *read_cassette(lost))
     convert(there, Path("back.yaml"))
 
-    assert [each.response.no_response for each in read_cassette(there)] == [
+    assert [each.response.cut for each in read_cassette(there)] == [
         *(None, "read_timeout", "read_error")
     ]
     assert list(read_cassette(Path("back.yaml")))[1:] == [

@@ -176,7 +176,7 @@ def test_vcrpy_loads_whatever_we_write_at_any_moment(tmp_path):
             for number in range(3):
                 cassette.record(answered(get(f"/v1/{run}/{number}"), b"\xff\0\x85"))
                 counts.append(count())
-            begun = cassette.begin(post(b"{}"), datetime.now(UTC))
+            begun = cassette.begin_write(post(b"{}"), datetime.now(UTC))
             counts.append(count())
             cassette.record(answered(post(b"{}"), "\u2028é"), begun)
             counts.append(count())

@@ -31,7 +31,7 @@ import directmail_lab.pytest_plugin
 from directmail_lab import Session
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.credentials import ApiKey
-from directmail_lab.exchange.values import LEFT, header
+from directmail_lab.exchange.values import header
 from directmail_lab.pytest_plugin.responses import RespondingSession
 from directmail_lab.pytest_plugin.settings import TABLE
 
@@ -351,7 +351,7 @@ def test_a_failure_names_responses_that_end_early(run):
     """A test that wants five events learns that the recording has the first one."""
     left = answered(get("/events"), "data: 0\n\n")
     OWN.parent.mkdir(parents=True)
-    samples.recorded(OWN, replace(left, response=replace(left.response, incomplete=LEFT)))
+    samples.recorded(OWN, replace(left, response=replace(left.response, cut="left")))
     source = """
         import httpx, pytest
 
@@ -615,7 +615,7 @@ def test_a_failure_is_recorded_and_replayed_as_the_clients_own_exception(run, ac
     result = run(source.replace("TIMEOUT", "60"), passed=3)
 
     assert result.duration < 30
-    kinds = [each.response.no_response for each in read_cassette(OWN.with_stem("test_own"))]
+    kinds = [each.response.cut for each in read_cassette(OWN.with_stem("test_own"))]
     assert kinds == ["read_timeout", None]
 
 

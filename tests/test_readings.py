@@ -135,10 +135,9 @@ def parsed(reading: Reading) -> tuple[int | None, int | None, int | None, str | 
     return reading.limit, reading.remaining, reading.reset, reading.problem
 
 
-@pytest.mark.parametrize("change", [str.lower, str.upper, str.title, str.encode])
-def test_headers_are_read_in_any_case_as_texts_and_as_bytes(change):
-    values = [change(value) if change is str.encode else value for _, value in GOOD]
-    reading = read(*zip([change(name) for name, _ in GOOD], values, strict=True))
+@pytest.mark.parametrize("change", [str.lower, str.upper, str.title])
+def test_headers_are_read_in_any_case(change):
+    reading = read(*[(change(name), value) for name, value in GOOD])
 
     assert parsed(reading) == (300, 299, 60, None)
     assert reading.operation == "/v1/lists/{id}"

@@ -48,7 +48,7 @@ class RecordingMachine(RuleBasedStateMachine):
         assert interaction.recorded_at is not None
         begun = None
         if is_write:
-            begun = self.cassette.begin(interaction.request, interaction.recorded_at)
+            begun = self.cassette.begin_write(interaction.request, interaction.recorded_at)
         assert self.cassette.record(interaction, begun)
         self.acknowledged.add(name)
         self.of_run.add(name)

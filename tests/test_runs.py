@@ -235,7 +235,7 @@ def test_a_write_is_in_the_file_before_it_is_sent_until_its_response_replaces_it
         begun = begin(cassette, letter("Ann"))
         (waiting,) = read_cassette(path)
         assert waiting.request.body == b'{"to": "Ann"}'
-        assert waiting.response.no_response == "interrupted"
+        assert waiting.response.cut == "interrupted"
         assert loaded_by_vcrpy(path) == 0
         cassette.record(old("between"))
         cassette.record(letter("Ann"), begun)
@@ -273,8 +273,8 @@ def test_a_write_stays_known_if_its_response_comes_after_the_recording_ended(tmp
     assert recorded is None
     assert statuses(path) == [(b'{"to": "Ann"}', 0)]
     assert said == [
-        "The response to a POST came after the recording of cassette 'tour' had ended, and is not "
-        "in it. It has the request as one without a response."
+        "The recording of cassette 'tour' ended before the response to a POST did. The cassette "
+        "has only what came before."
     ]
     assert len(known) == 1
 
@@ -285,7 +285,7 @@ def test_a_write_is_not_sent_if_the_recording_has_ended_meanwhile(tmp_path):
         begun = cassette.start("POST")
 
     with pytest.raises(CassetteError, match="It was not sent"):
-        cassette.begin(letter("Ann").request, NOON, begun=begun)
+        cassette.begin_write(letter("Ann").request, NOON, begun)
     assert len(cassette) == 0
 
 

@@ -14,7 +14,7 @@ from traceback import extract_tb
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from ..arguments import RECORD_MODES, REPEATS, RecordMode, Repeat, check_choice, parse_age
+from ..arguments import REPEATS, RecordMode, Repeat, check_choice, parse_age, rules_of
 from ..display import plural, running_ipython, say_in_notebook, shell_word
 from ..errors import CassetteError, CassetteFormatError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
@@ -41,7 +41,7 @@ from .recorder import Ending, Recorder
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
 
-_UNANSWERED = Response(0, "the recording ended before a response came", no_response="interrupted")
+_UNANSWERED = Response(0, cut="interrupted", error="the recording ended before a response came")
 """What is recorded of a write before it is sent."""
 
 _log = logging.getLogger("directmail_lab")
@@ -49,11 +49,10 @@ _log = logging.getLogger("directmail_lab")
 
 def records(record_mode: RecordMode, path: Path) -> bool:
     """Return whether a record mode adds to the cassette of this file."""
-    if record_mode != "once":
-        return record_mode != "none"
+    rules = rules_of(record_mode)
     with suppress(OSError):
-        return path.stat().st_size == 0  # as in vcrpy, an empty file counts as new
-    return True
+        return rules.sends and (rules.extends or path.stat().st_size == 0)  # as in vcrpy
+    return rules.sends
 
 
 def _warn_of_early_end(request: str) -> None:
@@ -98,8 +97,8 @@ class Played(NamedTuple):
     ----------
     cassette, recording
         The name of the cassette, and its recording.
-    number
-        The number of its interaction there, from 1.
+    number, attempt
+        The number of its interaction there, from 1, and which attempt at the request it is here.
     request
         The request that it was played for, as `Player.find` returns it.
     response
@@ -109,14 +108,15 @@ class Played(NamedTuple):
     cassette: str
     recording: FileRecording
     number: int
+    attempt: int
     request: Request
     response: Response
 
-    def as_sent(self, attempt: int) -> Interaction:
+    def interaction(self) -> Interaction:
         """Return the interaction, with the method and address of the request that was sent."""
         known = self.recording.decoded(self.number)
         request = replace(known.request, method=self.request.method, uri=self.request.uri)
-        return replace(known, request=request, attempt=attempt)
+        return replace(known, request=request, attempt=self.attempt)
 
 
 class Cassette:
@@ -194,7 +194,7 @@ class Cassette:
         policy: Policy = Policy(),
         notice: Callable[[str], None] = _log.warning,
     ) -> None:
-        check_choice("record_mode", record_mode, RECORD_MODES)
+        self._rules = rules_of(record_mode)
         check_choice("repeat", repeat, REPEATS)
         self._max_age = max_age
         self._youngest = None if max_age is None else datetime.now(UTC) - parse_age(max_age)
@@ -211,16 +211,16 @@ class Cassette:
         self._lock = RLock()
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, "base_url": base_url}
-        locate = find_cassette if record_mode == "none" else new_cassette_path
+        locate = new_cassette_path if self._rules.sends else find_cassette
         is_read = isinstance(name, FileRecording) and name.path is not None
         self.path = Path(place) if is_read else locate(place, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         self._open: dict[int, Callable[[bool], object]] = {}
         self._was_told = False
-        self.updates = record_mode in ("update", "all")
-        self.replays = not self.updates or max_age is not None
-        self._aside = policy.aside and (record_mode == "all" or version_of(self.path) is None)
+        self.updates = self._rules.replaces
+        self.replays = self._rules.replays or max_age is not None
+        self._aside = policy.aside and (self.updates or version_of(self.path) is None)
         if self.records:
             self._recorder = self._open_recorder()
             self._recording = self._recorder.recording
@@ -249,11 +249,11 @@ class Cassette:
         """The base address of the recording."""
         return self._recording.base_url
 
-    def play(self, request: Request, *, marks: bool = True) -> list[Played]:
+    def play(self, request: Request) -> list[Played]:
         """Return the recorded response to a request, after its failed attempts.
 
         The list is empty if the request must be sent and recorded. A repeated response comes
-        without its attempts. Without ``marks``, the response is not marked as played.
+        without its attempts.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class Cassette:
             is_played = call is not None and player.played[call[0]] == 1
             if call is not None and self._youngest is not None:
                 repeats = self._is_young(call)
-            if call is not None and marks:
+            if call is not None:
                 player.mark(call)
                 self._counts["replayed"] += repeats or not is_played
         if call is None or (is_played and not repeats):
@@ -283,9 +283,10 @@ class Cassette:
             recorded = f"{self.name!r}{self._recording.recorded_note}"
             warn_caller(f"Nothing was sent: this {request.method} is replayed from {recorded}.")
         played = []
-        for index in call[-1:] if is_played else call:
-            response = self._recording.decoded(index + 1).response
-            played.append(Played(self.name, self._recording, index + 1, request, response))
+        for attempt, index in enumerate(call[-1:] if is_played else call, 1):
+            file = self._recording
+            response = file.decoded(index + 1).response
+            played.append(Played(self.name, file, index + 1, attempt, request, response))
         if isinstance(response.body, MissingBody):
             failure = player.missing_body(request, response.body)
             self.policy.on_unmatched(failure)
@@ -307,7 +308,7 @@ class Cassette:
             return False
         if self._youngest is not None:
             return not self._is_young(attempts)
-        return self._recording.interaction(attempts[-1] + 1).response.failure is not None
+        return self._recording.interaction(attempts[-1] + 1).response.broke_off
 
     def _is_young(self, attempts: Attempts) -> bool:
         """Return whether these attempts led to a response that ``max_age`` lets replay."""
@@ -335,44 +336,42 @@ class Cassette:
         assert self._recorder is not None, "only a recording sends"
         return self._recorder.start(method)
 
-    def begin(
-        self, request: Request, at: datetime, *, begun: int | None = None, attempt: int = 1
-    ) -> int:
+    def begin_write(self, write: Request, at: datetime, number: int | None = None) -> int:
         """Record a write before it is sent, as one to which no response came.
 
         So a later run knows of it, even if this process is killed before the response comes.
         Nothing is recorded if ``before_record`` leaves it out, or if the recording has ended.
-        Returns what `start` returned, which is ``begun``.
+        Returns its ``number``, which `start` gives.
 
         Raises
         ------
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        begun = begun or self.start(request.method)
-        interaction = self._as_recorded(Interaction(request, _UNANSWERED, at, None, attempt))
+        number = number or self.start(write.method)
+        interaction = self._as_recorded(Interaction(write, _UNANSWERED, at))
         if interaction is None:
-            return begun
+            return number
         with self._lock:
             assert self._recorder is not None, "only a recording sends"
             try:
-                self._recorder.begin(begun, interaction)
+                self._recorder.begin_write(number, interaction)
             except OSError as error:
-                raise self._not_written(error, f" The {request.method} was not sent.") from None
-        return begun
+                raise self._not_written(error, f" The {write.method} was not sent.") from None
+        return number
 
-    def drop(self, begun: int) -> None:
+    def drop(self, number: int) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
         with self._lock, suppress(OSError):
             assert self._recorder is not None, "only a recording sends"
-            self._recorder.drop(begun)
+            self._recorder.drop(number)
 
-    def record(self, interaction: Interaction, begun: int | None = None) -> Interaction | None:
+    def record(self, interaction: Interaction, number: int | None = None) -> Interaction | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
 
         The response's body must be decoded; its headers are changed to fit. It replaces the write
-        that was ``begun``. Returns None if ``before_record`` left the interaction out, or the
-        recording has ended.
+        that was begun with this ``number``. Returns None if ``before_record`` left the interaction
+        out, or the recording has ended.
 
         Raises
         ------
@@ -386,19 +385,19 @@ class Cassette:
                 f"Open it with record({self.name!r}) to add to it.",
             )
         with self._lock:
-            self._counts["sent"] += begun is not None
-        begun = begun or self.start(interaction.request.method)
-        self._open.pop(begun, None)
+            self._counts["sent"] += number is not None
+        number = number or self.start(interaction.request.method)
+        self._open.pop(number, None)
         changed = self._as_recorded(interaction)
         if changed is None:
-            self.drop(begun)
+            self.drop(number)
             return None
         response = normalize_headers(changed.response, method=changed.request.method)
         if response is not changed.response:
             changed = replace(changed, response=response)
         with self._lock:
             try:
-                recorded = self._recorder.append(changed, begun)
+                recorded = self._recorder.append(changed, number)
             except OSError as error:
                 raise self._not_written(error) from None
             if recorded is None:
@@ -444,13 +443,13 @@ class Cassette:
     def __len__(self) -> int:
         return len(self.recording())
 
-    def note_open(self, begun: int, end: Callable[[bool], object]) -> None:
+    def note_open(self, number: int, end: Callable[[bool], object]) -> None:
         """Note a response whose body was not read to its end.
 
         If the recording ends first, ``end`` is called: it records what was read until then, and
         with True, its reader will not come back.
         """
-        self._open[begun] = end
+        self._open[number] = end
 
     def fold(self) -> None:
         """Write the cassette as a whole file, at the end of a cell; it goes on being recorded."""
@@ -573,7 +572,7 @@ class Cassette:
 
         A test records the failures that it asks for, and its writes are allowed for each run.
         """
-        return not self.policy.records_failures and (keeps or self.record_mode != "all")
+        return not self.policy.records_failures and (keeps or self._rules.refuses_repeats)
 
     def _refuse_other_address(self, base_url: str | None) -> None:
         """Raise `CassetteError` if the recording is of another place than the session."""
@@ -601,7 +600,7 @@ class Cassette:
                 metadata=self._metadata,
                 notice=self._notice,
                 matching=self.matching,
-                updates=self.updates,
+                rules=self._rules,
                 aside=self._aside,
             )
         except OSError as error:  # what a killed recording left cannot be added to the file
@@ -661,13 +660,13 @@ def _close_quietly(recorder: Recorder, still_open: dict[int, Callable[[bool], ob
         recorder.close()
 
 
-_recording: weakref.WeakSet[Cassette] = weakref.WeakSet()
+_recorded_to: weakref.WeakSet[Cassette] = weakref.WeakSet()
 _shells: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _fold_after_cells(cassette: Cassette) -> None:
     """Fold a recording at the end of each cell of a notebook, and of each message to a widget."""
-    _recording.add(cassette)
+    _recorded_to.add(cassette)
     shell = running_ipython()
     if shell is not None and shell not in _shells:
         _shells.add(shell)
@@ -675,5 +674,5 @@ def _fold_after_cells(cassette: Cassette) -> None:
 
 
 def _fold_all() -> None:
-    for each in list(_recording):
+    for each in list(_recorded_to):
         each.fold()

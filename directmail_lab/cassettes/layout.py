@@ -13,17 +13,11 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from ..errors import CassetteFormatError
 from ..exchange.bodies import MissingBody, is_like_missing
-from ..exchange.values import (
-    Headers,
-    Interaction,
-    Request,
-    Response,
-    no_response,
-)
+from ..exchange.values import CUTS, Cut, Headers, Interaction, Request, Response
 
 NO_RESPONSE_STATUS = 599
 """The status in a file if no response came, for vcrpy; ``no_response:`` says so to our readers."""
@@ -68,23 +62,32 @@ def interaction_text(interaction: Interaction) -> str:
     marks = ""
     if interaction.attempt > 1:
         marks += f"  attempt: {interaction.attempt}\n"
-    if response.no_response:
-        marks += f"  no_response: {response.no_response}\n"
+    reason = response.reason
+    if not status:
+        marks += f"  no_response: {response.cut}\n"
         status = NO_RESPONSE_STATUS
+        reason = response.error
     if interaction.is_fallback:
         marks += "  fallback: true\n"
-    incomplete = ""
-    if response.incomplete:
-        incomplete = f', "incomplete": {_quoted(response.incomplete)}'
+    incomplete = incomplete_of(response)
+    if incomplete:
+        incomplete = f', "incomplete": {_quoted(incomplete)}'
     return _one_line(
         f"- recorded_at: {at}\n"
         f"  elapsed_s: {seconds}\n{marks}"
         f'  request: {{"method": {_quoted(request.method)}, "uri": {_quoted(request.uri)}, '
         f'"body": {_body_text(request.body)}, "headers": {_headers_text(request.headers)}}}\n'
         f'  response: {{"status": {{"code": {status}, "message": '
-        f'{_quoted(response.reason)}}}, "headers": {_headers_text(response.headers)}, '
+        f'{_quoted(reason)}}}, "headers": {_headers_text(response.headers)}, '
         f'"body": {{"string": {_body_text(response.body)}}}{incomplete}}}\n'
     )
+
+
+def incomplete_of(response: Response) -> str:
+    """Return what a file says of a body that is not whole: ``left``, ``read_error: its text``."""
+    if not response.status or response.cut is None:
+        return ""
+    return f"{response.cut}: {response.error}" if response.error else response.cut
 
 
 def read_header(data: bytes) -> tuple[dict[str, Any], int] | None:
@@ -112,10 +115,8 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
     """
     status = value["status"]
     reason = text_of(status.get("message") or "")
-    if kind is not None:
-        none = no_response(kind, reason)
-        if none is not None:
-            return none
+    if kind in CUTS:
+        return Response(0, cut=kind, error=reason)
     stored = value.get("body") or {}
     body = stored.get("string") or b""
     if isinstance(body, str):
@@ -126,12 +127,14 @@ def response_of(value: Mapping[str, Any], kind: object = None) -> Response:
     if is_like_missing(body):
         body = MissingBody(body)
     code = status["code"]
+    cut, _, error = text_of(value.get("incomplete", "")).partition(": ")
     return Response(
         int(code) if isinstance(code, str) else code,
         reason,
         headers_of(value["headers"] or {}),
         body,
-        incomplete=text_of(value.get("incomplete", "")),
+        cut=cast("Cut | None", cut or None),  # `check_interaction` checks it
+        error=error,
     )
 
 

@@ -67,7 +67,7 @@ class SessionRecording(Recording):
         self.recorded_when = "" if file is None else file.recorded_when
         self.redactor = Redactor()
         self._readings: list[Reading | None] = []  # None: of what was played, made on demand
-        self._played: dict[int, tuple[Played, int]] = {}  # with the attempt
+        self._played: dict[int, Played] = {}
         self._sent: dict[int, Interaction] = {}  # not redacted
         self._unread: set[int] = set()
         self._kept_bytes = 0
@@ -91,10 +91,10 @@ class SessionRecording(Recording):
         self._drop_oldest()
         return number
 
-    def add_played(self, played: Played, *, attempt: int) -> int:
+    def add_played(self, played: Played) -> int:
         """Keep a response that a cassette played, and return its number here."""
         with self._lock:
-            self._played[len(self._readings) + 1] = played, attempt
+            self._played[len(self._readings) + 1] = played
             self._readings.append(None)
             return len(self._readings)
 
@@ -103,21 +103,20 @@ class SessionRecording(Recording):
         for number, reading in enumerate(other.readings(), 1):
             self.add(reading._replace(**changes), other._sent[number])
 
-    def add_body(self, number: int, body: bytes, **changes: Any) -> None:
-        """Add the body of a response that was added before its body was read.
+    def add_body(self, number: int, response: Response, **changes: Any) -> None:
+        """Replace a response that was added before its body was read.
 
         ``changes`` are the fields of its reading that are known only now.
         """
         with self._lock:
-            reading = self.reading(number)._replace(**changes)
+            reading = self.reading(number)._replace(cut=response.cut, **changes)
             self._readings[number - 1] = reading
             sent = self._sent.pop(number, None)
             if sent is not None and not self._is_redacted:
-                response = replace(sent.response, body=body)
-                if not reading.is_cut_short:
+                if response.cut is None:
                     response = normalize_headers(response, method=sent.request.method)
                 self._sent[number] = replace(sent, response=response)
-                self._kept_bytes += len(body)
+                self._kept_bytes += len(response.body)
                 self._unread.discard(number)
         self._drop_oldest()
 
@@ -175,14 +174,13 @@ class SessionRecording(Recording):
     def _plain(self, number: int) -> Interaction:
         """Return an interaction before it is redacted."""
         if number in self._played:
-            played, attempt = self._played[number]
-            return played.as_sent(attempt)
+            return self._played[number].interaction()
         sent = self._sent.get(number)
         if sent is not None:
             return sent
         reading = self.reading(number)
         request = Request(reading.method, (self.base_url or "") + reading.path)
-        response = Response(reading.status, no_response=reading.no_response)
+        response = Response(reading.status, cut=reading.cut)
         at = None if math.isnan(reading.at) else utc_time(reading.at)
         return Interaction(request, response, at, reading.elapsed_s, reading.attempt)
 
@@ -191,7 +189,7 @@ class SessionRecording(Recording):
         known = self._readings[number - 1]
         if known is not None:
             return known
-        played, _ = self._played[number]
+        played = self._played[number]
         interaction = self._plain(number)
         reading = reading_of(
             interaction,

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from ..arguments import ModeRules
 from ..display import plural, printable_line
 from ..errors import CassetteError
 from ..exchange.bodies import missing_body
@@ -61,8 +62,8 @@ class Recorder:
 
     Parameters
     ----------
-    updates
-        Whether a new interaction replaces those of earlier runs to the same request.
+    rules
+        What the record mode does.
     aside
         Whether the cassette stays as it is until `close` says what becomes of the recording.
 
@@ -82,13 +83,14 @@ class Recorder:
         metadata: Mapping[str, object],
         notice: Callable[[str], object],
         matching: Matching,
-        updates: bool = False,
+        rules: ModeRules,
         aside: bool = False,
     ) -> None:
         self._metadata = metadata
         self._notice = notice
         self._matching = matching
-        self._updates = updates and not aside
+        self._rules = rules
+        self._updates = rules.replaces and not aside
         self._is_aside = aside
         self._process = os.getpid()
         self._journal: JournalWriter | None = None
@@ -104,14 +106,14 @@ class Recorder:
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path))
             fold_left_journal(self._path, redactor, notice)
-            self._begin(_read(self._path), redactor)
+            self._start_from(_read(self._path), redactor)
             self._locks = locks.pop_all()
         self._learned = self.redactor.learned
-        self._before = _runs.get(self._path)
-        self._began = _runs[self._path] = datetime.now(UTC)
+        self._last_run_at = _runs.get(self._path)
+        self._run_at = _runs[self._path] = datetime.now(UTC)
 
-    def _begin(self, recording: FileRecording, redactor: Redactor) -> None:
-        """Begin to count from the cassette's file as it is."""
+    def _start_from(self, recording: FileRecording, redactor: Redactor) -> None:
+        """Start from the cassette's file as it is."""
         self.recording = recording
         self.redactor = redactor.extended(recording.redact)
         self._base_url = str(self._metadata.get("base_url") or recording.base_url or "")
@@ -149,7 +151,7 @@ class Recorder:
             )
         return next(_numbers)
 
-    def begin(self, number: int, interaction: Interaction) -> None:
+    def begin_write(self, number: int, interaction: Interaction) -> None:
         """Write a request before it is sent, as one to which no response came.
 
         Raises
@@ -175,11 +177,9 @@ class Recorder:
         if os.getpid() != self._process:  # a forked child
             return None
         if self.closed:
-            known = " It has the request as one without a response."
             self._notice(
-                f"The response to a {interaction.request.method} came after the recording of "
-                f"cassette {self._path.stem!r} had ended, and is not in it."
-                + (known if number in self._in_flight else "")
+                f"The recording of cassette {self._path.stem!r} ended before the response to a "
+                f"{interaction.request.method} did. The cassette has only what came before."
             )
             return None
         text, written = self.redactor.redacted_text(interaction, layout.interaction_text)
@@ -261,7 +261,7 @@ class Recorder:
     def continue_run(self) -> None:
         """Go on with the run that this process recorded last."""
         if self._journal is None:
-            self._began = _runs[self._path] = self._before or self._began
+            self._run_at = _runs[self._path] = self._last_run_at or self._run_at
 
     def _earlier(self, request: Request) -> list[Attempts]:
         """Return the calls of earlier runs to the same redacted request."""
@@ -269,7 +269,7 @@ class Recorder:
         return [
             call
             for call in (self.index.find(request) if known else ())
-            if (known[call[0]].recorded_at or self._began) <= self._began
+            if (known[call[0]].recorded_at or self._run_at) <= self._run_at
         ]
 
     def _replaced_by(self, new: Interaction) -> list[int]:
@@ -300,7 +300,7 @@ class Recorder:
         write = self.redactor.request(write)
         for call in self._earlier(write):
             response = self.recording.interactions[call[-1]].response
-            is_replayed = not self._updates and response.failure is None
+            is_replayed = self._rules.replays and not response.broke_off
             if call[-1] not in self._dropped and may_be_done(response) and not is_replayed:
                 both = write, self.index.requests[call[-1]]
                 is_unsure = any(replaced_in(self._matching.form(each)) for each in both)
@@ -321,7 +321,7 @@ class Recorder:
         if self.closed:
             is_there = version_of(self._path) is not None
             return read_cassette(self._path) if is_there else _read(self._path)
-        kept = [] if self._is_aside else self._kept()
+        kept = [] if self._is_aside else self._staying()
         new = self._new()
         metadata = {**self.recording.metadata, **self._addresses(kept, has_new=bool(new))}
         return replace(
@@ -334,7 +334,7 @@ class Recorder:
     def _addresses(self, kept: list[Interaction], *, has_new: bool) -> dict[str, Any]:
         return addresses(self.recording, kept, self._base_url if has_new or not kept else None)
 
-    def _kept(self) -> list[Interaction]:
+    def _staying(self) -> list[Interaction]:
         """Return the interactions of the file that stay."""
         known = self.recording.interactions
         return [known[at] for at in range(len(known)) if at not in self._dropped]
@@ -370,7 +370,7 @@ class Recorder:
         self._folded_at = time.monotonic()
 
     def _replace_file(self, texts: list[bytes]) -> None:
-        kept = self._kept()
+        kept = self._staying()
         metadata = {
             **self._metadata,
             **self.recording.metadata,
@@ -387,7 +387,7 @@ class Recorder:
         known = set(own)
         recording = _read(self._path)
         others = [each for each in recording.interactions if each not in known]
-        self._begin(replace(recording, interactions=others), self.redactor)
+        self._start_from(replace(recording, interactions=others), self.redactor)
         for each in own if self._updates else ():
             self._dropped.update(self._replaced_by(each))
         self._notice(
@@ -440,7 +440,7 @@ class Recorder:
         assert journal is not None, "only then it is called"
         found = parse_journal(journal.data()).by_request if ending == "drop" else {}
         for number, each in found.items():
-            if self._is_aside or each.response.failure:
+            if self._is_aside or each.response.broke_off:
                 journal.write(number, b"")
         if ending == "replace":
             self._dropped.update(range(len(self.recording)))

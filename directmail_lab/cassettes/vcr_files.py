@@ -41,6 +41,7 @@ from .layout import (
     NO_RESPONSE_STATUS,
     elapsed_s_of,
     headers_of,
+    incomplete_of,
     recorded_at_of,
     response_of,
     text_of,
@@ -243,11 +244,12 @@ def vcr_response(response: Response) -> dict[str, Any]:
     headers: dict[str, list[str]] = {}
     for name, value in response.headers:
         headers.setdefault(name, []).append(value)
-    code = NO_RESPONSE_STATUS if response.no_response else response.status
-    status = {"code": code, "message": response.reason}
+    code = response.status or NO_RESPONSE_STATUS
+    status = {"code": code, "message": response.reason if response.status else response.error}
     body: dict[str, object] = {"string": bytes(response.body)}
-    incomplete = {"incomplete": response.incomplete} if response.incomplete else {}
-    return {"status": status, "headers": headers, "body": body, **incomplete}
+    incomplete = incomplete_of(response)
+    about = {"incomplete": incomplete} if incomplete else {}
+    return {"status": status, "headers": headers, "body": body, **about}
 
 
 def vcr_request(request: Request) -> VcrRequest:

@@ -174,7 +174,7 @@ def _parts_of_both(
     if len(statuses) == 2 and not all(0 < status < 400 for status in statuses):
         return {_STATUS: was.response.status}, {_STATUS: now.response.status}
     responses = (was.response, now.response)
-    if any(each.incomplete or shown_missing(each.body) for each in responses):
+    if any(each.cut or shown_missing(each.body) for each in responses):
         old.pop("body", None)
         new.pop("body", None)
     return old, new

@@ -12,7 +12,7 @@ import httpx as httpx
 from ..errors import AddressError
 from .values import (
     SAFE_METHODS,
-    NoResponse,
+    Cut,
     Request,
     Response,
     header,
@@ -86,8 +86,7 @@ def httpx_response(stored: Response, *, is_read: bool = False) -> httpx.Response
     extensions = {"reason_phrase": stored.reason.encode("ascii", "replace")}
     # As bytes: httpx encodes text as ASCII, and a recorded header may have other characters.
     headers = [(name.encode(), value.encode()) for name, value in stored.headers]
-    is_cut = stored.incomplete and stored.broke_off
-    if is_cut and header(stored.headers, "content-length") is None:
+    if stored.broke_off and header(stored.headers, "content-length") is None:
         headers.append((b"transfer-encoding", b"chunked"))  # else its end would seem the whole's
     response = httpx.Response(
         stored.status,
@@ -97,7 +96,7 @@ def httpx_response(stored: Response, *, is_read: bool = False) -> httpx.Response
         extensions=extensions,
     )
     # httpx closes the response that redirects only by reading it.
-    if is_read and not stored.incomplete and not response.has_redirect_location:
+    if is_read and stored.cut is None and not response.has_redirect_location:
         response._content = stored.body
         response._num_bytes_downloaded = len(stored.body)
         response.is_stream_consumed = True
@@ -106,7 +105,7 @@ def httpx_response(stored: Response, *, is_read: bool = False) -> httpx.Response
 
 # The first row that fits an error counts. An error that comes back has the class of the first row
 # of its kind.
-_NO_RESPONSE: tuple[tuple[type[httpx.TransportError], NoResponse], ...] = (
+_CUTS: tuple[tuple[type[httpx.TransportError], Cut], ...] = (
     (httpx.ConnectTimeout, "connect_timeout"),
     (httpx.ReadTimeout, "read_timeout"),
     (httpx.WriteTimeout, "write_timeout"),
@@ -118,17 +117,18 @@ _NO_RESPONSE: tuple[tuple[type[httpx.TransportError], NoResponse], ...] = (
     (httpx.ProxyError, "connect_error"),
     (httpx.NetworkError, "read_error"),
     (httpx.ReadError, "interrupted"),
+    (httpx.ReadError, "aborted"),
 )
 
 
-def kind_of_failure(error: BaseException) -> NoResponse | None:
+def kind_of_failure(error: BaseException) -> Cut | None:
     """Return why no response came; None for an error that says nothing about the network."""
-    return next((kind for classes, kind in _NO_RESPONSE if isinstance(error, classes)), None)
+    return next((kind for classes, kind in _CUTS if isinstance(error, classes)), None)
 
 
-_ERRORS = {kind: error for error, kind in reversed(_NO_RESPONSE)}
+_ERRORS = {kind: error for error, kind in reversed(_CUTS)}
 
 
-def httpx_error(kind: NoResponse, text: str, request: httpx.Request) -> httpx.TransportError:
+def httpx_error(kind: Cut, text: str, request: httpx.Request) -> httpx.TransportError:
     """Return the error to raise for a recorded response that did not come, or broke off."""
     return _ERRORS[kind](text, request=request)

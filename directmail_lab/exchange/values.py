@@ -19,7 +19,9 @@ from ..errors import CassetteFormatError
 Headers = tuple[tuple[str, str], ...]
 """Pairs of a header's name and value, in the order they were sent. A name may occur repeatedly."""
 
-NoResponse = Literal[
+Cut = Literal[
+    "left",
+    "aborted",
     "connect_timeout",
     "read_timeout",
     "write_timeout",
@@ -29,18 +31,17 @@ NoResponse = Literal[
     "protocol_error",
     "interrupted",
 ]
-"""Why no response came: the connection failed, timed out, or did not carry valid HTTP.
+"""Why a response is not whole: no response came, which has status 0, or only a part of its body.
 
-``"interrupted"`` is in a cassette while a write is sent, and stays there if the process is killed.
+The caller read no further (``"left"``); the caller interrupted or cancelled it (``"aborted"``); or
+the connection failed, timed out, or did not carry valid HTTP. ``"interrupted"`` is in a cassette
+while a write is sent, and stays there if the process is killed.
 """
 
-NO_RESPONSE_KINDS: tuple[NoResponse, ...] = get_args(NoResponse)
+CUTS: tuple[Cut, ...] = get_args(Cut)
 
-NOT_SENT_KINDS: tuple[NoResponse, ...] = ("connect_timeout", "connect_error")
-"""The kinds after which the service has received nothing of the request."""
-
-LEFT = "left"
-"""What `Response.incomplete` is if the caller read no further."""
+_NOT_SENT: tuple[Cut, ...] = ("connect_timeout", "connect_error")
+"""The cuts after which the service has received nothing of the request."""
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The valid names of headers (RFC 9110, section 5.6.2)."""
@@ -67,35 +68,25 @@ class Request:
 class Response:
     """A response as a cassette keeps it: with a decoded body, and headers that fit it.
 
-    ``no_response`` says why no response came; the status is then 0, and ``reason`` describes the
-    failure. A cassette's file has status 599 for it, since vcrpy cannot replay status 0.
-
-    ``incomplete`` says that the body has only what was read of it: `LEFT` if the caller left it,
-    and ``"read_timeout: the text of the error"`` if it broke off.
+    ``cut`` says why it is not whole, and ``error`` is the text of the error that cut it. The status
+    is 0 if no response came. A cassette's file has 599 then, since vcrpy cannot replay status 0.
     """
 
     status: int
     reason: str = ""
     headers: Headers = ()
     body: bytes = b""
-    no_response: NoResponse | None = None
-    incomplete: str = ""
+    cut: Cut | None = None
+    error: str = ""
 
     @property
-    def broke_off(self) -> NoResponse | None:
-        """Why the body broke off, or None."""
-        if not self.incomplete:
-            return None
-        return _known_kind(self.incomplete.partition(":")[0])
-
-    @property
-    def failure(self) -> NoResponse | None:
-        """Why no whole response came, or None."""
-        return self.no_response or self.broke_off
+    def broke_off(self) -> bool:
+        """Whether its caller did not get all that it waited for."""
+        return self.cut not in (None, "left")
 
     def __repr__(self) -> str:
-        if self.no_response:
-            return f"<Response {self.no_response}>"
+        if not self.status:
+            return f"<Response {self.cut}>"
         return f"<Response {self.status}, {len(self.body)} bytes>"
 
 
@@ -128,9 +119,8 @@ def fails(response: Response) -> bool:
     That is a response about the account, the allowance or a fault of the service, one that broke
     off, or none at all.
     """
-    if response.no_response or response.incomplete not in ("", LEFT):
-        return True
-    return response.status in (0, 401, 403, 429) or response.status >= 500
+    is_refused = response.status in (401, 403, 429)
+    return response.broke_off or is_refused or response.status >= 500
 
 
 def may_be_done(response: Response) -> bool:
@@ -139,17 +129,7 @@ def may_be_done(response: Response) -> bool:
     It was not if the service refused it (4xx), or if no connection was made.
     """
     is_refused = 400 <= response.status < 500
-    return not is_refused and response.no_response not in NOT_SENT_KINDS
-
-
-def no_response(kind: object, reason: str = "") -> Response | None:
-    """Return the value for a response that did not come, or None if there is no such kind."""
-    known = _known_kind(kind)
-    return known and Response(0, reason, no_response=known)
-
-
-def _known_kind(kind: object) -> NoResponse | None:
-    return next((each for each in NO_RESPONSE_KINDS if each == kind), None)
+    return not is_refused and response.cut not in _NOT_SENT
 
 
 MALFORMED = (
@@ -200,13 +180,11 @@ def check_interaction(interaction: Interaction) -> Interaction:
     _check(is_word, "its method is not a word")
     _check(_is_url(request.uri), "its address is not a URL")
     is_status = type(response.status) is int and 0 <= response.status <= 999
+    is_status = is_status and (response.status > 0 or response.broke_off)
     _check(is_status, "its status is not a number of three digits")
     _check(response.body is not None, "its response has no body")
     _check(_are_texts([response.reason]), "its reason phrase is not text")
-    is_known = response.no_response in (None, *NO_RESPONSE_KINDS)
-    if response.incomplete not in ("", LEFT):
-        is_known = is_known and response.broke_off is not None
-    _check(is_known, "why it is not complete is of no known kind")
+    _check(response.cut in (None, *CUTS), "why it is not complete is of no known kind")
     return interaction
 
 
@@ -330,7 +308,7 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     """
     if method == "HEAD" or response.status in _BODILESS:
         return response
-    if not response.incomplete:
+    if response.cut is None:
         length: str | None = str(len(response.body))
     elif header(response.headers, "content-encoding") is None:
         length = header(response.headers, "content-length")

@@ -39,7 +39,7 @@ from ..exchange.values import (
 )
 from ..questions.interaction_view import view_of
 from ..questions.snippets import copy_as
-from ..readings.reading import Reading, mark_of, no_response_text, problem_of
+from ..readings.reading import Reading, cut_text, mark_of, problem_of
 from ..readings.reset_unit import renewal_time
 from ..sessions.transports.extensions import EXTENSION, Received
 
@@ -395,8 +395,8 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     interaction = recording.interaction(number)
     sent = interaction.request
     received = interaction.response
-    if received.no_response:
-        why = no_response_text(received.no_response)
+    if received.cut and not received.status:
+        why = cut_text(received.cut, 0)
         raise CassetteError(f"For interaction {number}, {why}.")
     if not recording.has_bodies(number) or shown_missing(received.body):
         raise CassetteError(

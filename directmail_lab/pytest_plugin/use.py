@@ -109,10 +109,9 @@ class Use:
     @property
     def unplayed(self) -> list[int]:
         """The numbers of the recorded responses that a replay left, or that one would leave."""
-        is_updated = self.cassette.records and self.record_mode != "new_episodes"
         responded = self.session.responded.copy()
         left = []
-        for number in [] if is_updated else self.cassette.unplayed():
+        for number in [] if self.cassette.updates else self.cassette.unplayed():
             request = self.cassette.recording().interaction(number).request
             operation = request.method, urlsplit(request.uri).path
             if responded[operation]:  # the test gave this response itself

@@ -245,9 +245,9 @@ def _why_not_sent(recording: Recording, interaction: Interaction) -> str:
         return "another server's"
     if not _is_whole(request.uri):
         return "its address was redacted"
-    if interaction.response.no_response:
+    if not interaction.response.status:
         return "no response was recorded"
-    return "its recorded body is not whole" if interaction.response.incomplete else ""
+    return "its recorded body is not whole" if interaction.response.cut else ""
 
 
 def _is_whole(text: str) -> bool:

@@ -54,15 +54,15 @@ class InteractionView:
         """
         request = self.interaction.request
         response = self.interaction.response
-        if response.no_response:
-            status = f"{self.problem}: {response.reason}".rstrip(": ")
+        if not response.status:
+            status = f"{self.problem}: {response.error}".rstrip(": ")
         else:
             status = f"{response.status} {response.reason}".rstrip()
         if self.interaction.elapsed_s is not None:
             status += f" after {self.interaction.elapsed_s:.3f} s"
         if self.interaction.recorded_at is not None:
             status += f", {self.interaction.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
-        if self.problem and not response.no_response:
+        if self.problem and response.status:
             status += f"; {self.problem}"
         for title, message in ((f"{request.method} {request.uri}", request), (status, response)):
             headers = [printable_line(": ".join(pair)) for pair in message.headers]

@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ..exchange.contract import HEADERS, LIMIT_HEADER, REMAINING_HEADER
 from ..exchange.operations import operation_of
-from ..exchange.values import LEFT, Headers, Interaction, NoResponse
+from ..exchange.values import Cut, Headers, Interaction
 
 ReadingSource = Literal["live", "recorded", "replayed", "kept"]
 DateForm = Literal["http_date", "iso_text"]
 
-CUT_SHORT = "the connection broke before the end of the body"
-ABORTED = "aborted before the end of the response"
+BY_CALLER: tuple[Cut, ...] = ("left", "aborted")
+"""What cuts a response if its caller ends it."""
 REMAINING_OVER_LIMIT = f"{REMAINING_HEADER} is larger than {LIMIT_HEADER}"
 LAST_S = 253_402_300_799
 """9999-12-31 23:59:59, the last second of a datetime. A later reset, or one before 1970, is NaT."""
@@ -79,13 +79,9 @@ class Reading(NamedTuple):
         The cassette that contains the interaction, and the interaction's number there, from 1.
     attempt
         2 or more if the request was sent again after a response that allows that.
-    is_cut_short
-        Whether the connection broke before the end of the body.
-    is_aborted
-        Whether the caller closed the connection before the end of the body. The status is 0 if no
-        response had come, as in a HAR file.
-    no_response
-        Why no response came, or None; see `directmail_lab.exchange.values.NoResponse`.
+    cut
+        Why the response is not whole, or None; see `directmail_lab.exchange.values.Cut`. The status
+        is 0 if no response came.
     elsewhere
         The origin of another server, ``https://files.example.com``; empty for the service itself.
         That server has its own allowance, and gets no key.
@@ -101,9 +97,7 @@ class Reading(NamedTuple):
     cassette: str | None = None
     cassette_number: int | None = None
     attempt: int = 1
-    is_cut_short: bool = False
-    is_aborted: bool = False
-    no_response: NoResponse | None = None
+    cut: Cut | None = None
     elsewhere: str = ""
 
     def __repr__(self) -> str:
@@ -206,20 +200,9 @@ def reading_of(
         "recorded",
         cassette,
         attempt=interaction.attempt,
-        is_cut_short=bool(response.incomplete),
-        is_aborted=response.incomplete == LEFT,
-        no_response=response.no_response,
+        cut=response.cut,
         elsewhere=elsewhere,
     )
-
-
-def is_exhausted(status: Any, remaining: Any) -> Any:
-    """Return whether a response says that the allowance is used up.
-
-    service.md leaves open which status says that. Status 429 counts, and any error status with
-    nothing remaining. For two numbers, the result is a bool; for two columns, it is a column.
-    """
-    return (status == 429) | ((status >= 400) & (remaining == 0))
 
 
 def used_up(readings: Sequence[Reading]) -> list[bool]:
@@ -250,30 +233,30 @@ MARKS = {"refused": "× ", "failed": "▲ ", "aborted": "■ "}
 
 def mark_of(reading: Reading) -> str:
     """Return ``"aborted"``, ``"refused"`` (429), ``"failed"`` (another error) or ``""``."""
-    if reading.is_aborted:
+    if reading.cut in BY_CALLER:
         return "aborted"
     if reading.status == 429:
         return "refused"
-    if reading.status >= 400 or reading.is_cut_short or reading.no_response:
+    if reading.status >= 400 or reading.cut:
         return "failed"
     return ""
 
 
 def problem_of(reading: Reading, of_headers: str | None) -> str | None:
     """Return what is wrong with a response, given what is wrong with its headers."""
-    if reading.no_response:
-        return no_response_text(reading.no_response)
-    if reading.is_aborted and not reading.status:
-        return ABORTED  # the headers never came
-    if not reading.is_cut_short:
+    if reading.cut is None:
         return of_headers
-    of_body = ABORTED if reading.is_aborted else CUT_SHORT
-    return f"{of_headers}; {of_body}" if of_headers else of_body
+    of_response = cut_text(reading.cut, reading.status)
+    return f"{of_headers}; {of_response}" if of_headers and reading.status else of_response
 
 
-def no_response_text(kind: NoResponse) -> str:
-    """Return why no response came in words: ``no response came (read timeout)``."""
-    return f"no response came ({kind.replace('_', ' ')})"
+def cut_text(cut: Cut, status: int) -> str:
+    """Return why a response is not whole: ``no response came (read timeout)``."""
+    if cut in BY_CALLER:
+        return "aborted before the end of the response"
+    if not status:
+        return f"no response came ({cut.replace('_', ' ')})"
+    return "the connection broke before the end of the body"
 
 
 class Counts(NamedTuple):

@@ -168,9 +168,9 @@ class Redactor(Hidden):
         return Request(method, uri, headers, None if request.body is None else body)
 
     def _response(self, response: Response) -> Response:
-        texts = [response.reason, response.incomplete]
-        (reason, incomplete), headers, body = self._message(texts, response.headers, response.body)
-        return replace(response, reason=reason, incomplete=incomplete, headers=headers, body=body)
+        texts = [response.reason, response.error]
+        (reason, error), headers, body = self._message(texts, response.headers, response.body)
+        return replace(response, reason=reason, error=error, headers=headers, body=body)
 
     @hide_frames
     def text(self, text: str) -> str:

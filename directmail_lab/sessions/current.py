@@ -11,7 +11,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from ..arguments import RecordMode, check_options, parse_age
+from ..arguments import RecordMode, check_options, parse_age, rules_of
 from ..cassettes import (
     FileRecording,
     Policy,
@@ -292,7 +292,7 @@ def record(
 ) -> ModeChange:
     asked = variable(LIVE_VARIABLE)
     is_live = live if asked is None else asked != "0"
-    if record_mode == "none" or _connect_with_key():
+    if not rules_of(record_mode).sends or _connect_with_key():
         return _record(session(), cassette, record_mode=record_mode, live=is_live, **options)
     if is_live:
         raise NotConnectedError(

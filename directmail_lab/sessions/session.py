@@ -27,6 +27,7 @@ from ..arguments import (
     check_names,
     check_number,
     check_options,
+    rules_of,
 )
 from ..cassettes import (
     BeforeRecord,
@@ -401,10 +402,10 @@ class Session:
 
         Without a ``policy``, a write that a recording replays warns.
         """
-        policy = policy or Policy(warns_of_writes=record_mode != "none")
 
         def recording() -> Mode:
-            if live and record_mode not in ("update", "all"):
+            rules = rules_of(record_mode)
+            if live and rules.replays:
                 raise argument_error(
                     "live=True, or DIRECTMAIL_LIVE=1, sends every request, and "
                     f'record_mode="{record_mode}" may replay. Give one of them, or '
@@ -415,9 +416,9 @@ class Session:
                     "max_age decides by itself what is sent: give neither live=True, nor "
                     "DIRECTMAIL_LIVE=1, nor record_mode with it."
                 )
-            if record_mode != "none":
+            if rules.sends:
                 self._network_for("record")
-            is_without_address = record_mode != "none" and self.base_url == NO_ADDRESS
+            is_without_address = rules.sends and self.base_url == NO_ADDRESS
             opened = Cassette(
                 cassette,
                 folders=self._folders,
@@ -428,11 +429,11 @@ class Session:
                 max_age=max_age,
                 before_record=before_record,
                 repeat=repeat,
-                policy=policy,
+                policy=policy or Policy(warns_of_writes=rules.sends),
             )
-            if record_mode == "none":
-                return self._replaying(opened)
-            return self._sending("record", self._sent, opened)
+            if rules.sends:
+                return self._sending("record", self._sent, opened)
+            return self._replaying(opened)
 
         return self._change(recording)
 

@@ -151,7 +151,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> str:
     view = InteractionView(
         interaction, recording.has_bodies(number), problem_of(reading, of_headers=None)
     )
-    is_failed = reading.status >= 400 or reading.no_response or reading.is_cut_short
+    is_failed = reading.status >= 400 or reading.cut
     return _ROW.format(
         number=number,
         time=f"{at:%Y-%m-%d %H:%M:%S}" if at else "",

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.bodies import missing_body
-from directmail_lab.exchange.values import Interaction, no_response
+from directmail_lab.exchange.values import Interaction, Response
 from directmail_lab.share.cassette_page import save_page
 from directmail_lab.share.notebook_page import page_of as page_of_notebook
 
@@ -48,7 +48,7 @@ def page_of(path: Path, *interactions: Interaction) -> Path:
 
 
 def every_kind() -> list[Interaction]:
-    lost = no_response("read_timeout", "timed out")
+    lost = Response(0, cut="read_timeout", error="timed out")
     return [
         answered(body='{"city": "Z\\u00fcrich \\ud83d\\ude00", "n": 12345678901234567890}'),
         answered(post('{"city": "Zürich"}'.encode()), "[1, 2.50]", status=201),

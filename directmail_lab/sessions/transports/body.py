@@ -57,7 +57,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         try:
             # Without a local for a part: a traceback with locals would print what it echoes.
-            yield from map(self._kept, self._stream)
+            yield from map(self._passed_on, self._stream)
             self.end()
         except BaseException as error:
             failure = self._failed(error)
@@ -68,7 +68,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for part in self._stream:
-                yield self._kept(part)
+                yield self._passed_on(part)
             self.end()
         except BaseException as error:
             part = b""  # so that no traceback shows what it echoes
@@ -77,7 +77,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             return
         raise failure
 
-    def _kept(self, part: bytes) -> bytes:
+    def _passed_on(self, part: bytes) -> bytes:
         if self.refusal is not None:
             raise self.refusal
         self.size += len(part)

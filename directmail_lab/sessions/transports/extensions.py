@@ -70,16 +70,11 @@ class Call:
         Whether the current request was for the origin of the base address, and came to the network.
     attempt
         How many responses the current request has had: more than one if it was sent again.
-    recorded
-        How many of these responses a cassette has.
     number
         The number of the last response in the recording of the session's mode, from 1; 0 if there
         is none. An aborted request has a number, too.
     reading
         The reading of the last response that was sent or kept, as it was when its headers came.
-    before_sending
-        Called before the current request is sent if it is a write. If it raises an error, nothing
-        is sent.
     """
 
     wants_key: bool = False
@@ -89,10 +84,8 @@ class Call:
     sent: Sent = Sent.NOTHING
     is_ours: bool = False
     attempt: int = 0
-    recorded: int = 0
     number: int = 0
     reading: Reading | None = None
-    before_sending: Callable[[], None] | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)

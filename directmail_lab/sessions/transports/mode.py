@@ -23,13 +23,12 @@ from ...exchange.httpx_values import (
     request_value,
     response_value,
 )
-from ...exchange.values import Interaction, NoResponse
+from ...exchange.values import Interaction, Response
 from . import Transport
 from .body import Body
 from .extensions import EXTENSION, Call, Received, call_of
 from .network import lost_response, note_redirect
 from .observer import Observer
-from .recording import CANCELLED
 from .writes import (
     UNGUARDED,
     SentWrite,
@@ -93,12 +92,12 @@ class Mode:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
 
     def pause(self) -> None:
-        """Close the cassette, which writes its end line and releases its lock."""
+        """End the recording to the cassette, which writes its file and releases its lock."""
         if self.cassette is not None:
             self.cassette.close()
 
     def resume(self) -> None:
-        """Open the cassette again if it was closed."""
+        """Go on with a recording that was ended."""
         if self.cassette is not None:
             self.cassette.resume()
 
@@ -197,7 +196,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         with sending as earlier:
             if earlier is None:
                 return mode.inner.handle_request(request)
-        return self._kept(request, earlier, mode)
+        return self._earlier_response(request, earlier, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if self.respond is not None:
@@ -214,14 +213,15 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if played:
             if mode.latency_factor:
                 await asyncio.sleep(_pause_s(mode, played[-1]))
-            if played[-1].response.reason == CANCELLED and not is_write(request):
+            stored = played[-1].response
+            if stored.cut == "aborted" and not stored.status and not is_write(request):
                 # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
                 await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
             return self._played(request, call, played, mode)
         with sending as earlier:
             if earlier is None:
                 return await mode.inner.handle_async_request(request)
-        return self._kept(request, earlier, mode)
+        return self._earlier_response(request, earlier, mode)
 
     def _played(
         self, request: httpx.Request, call: Call, played: list[Played], mode: Mode
@@ -233,25 +233,24 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         cassette = mode.cassette
         assert cassette is not None
         for each in played:
-            call.attempt += 1
-            call.number = mode.recording.add_played(each, attempt=call.attempt)
+            call.number = mode.recording.add_played(each)
             received = Received(mode.recording, call.number)
             if self._observe.listeners:
                 self._observe.tell(received)
         if cassette.records and is_write(request):
             add_response(request, mode.recording, cassette)
         stored = each.response
-        if stored.no_response is not None:
-            raise _failure_of(stored.no_response, stored.reason, request)
+        if not stored.status:
+            raise _error_of(stored, request)
         response = httpx_response(stored, is_read=call.reads_at_once)
         response.extensions[EXTENSION] = received
         note_redirect(request, response)
         self._observe.hide_reason(response)
-        if stored.incomplete:
+        if stored.cut:
             response.stream = _cut_body(request, each, mode)
         return response
 
-    def _kept(
+    def _earlier_response(
         self, request: httpx.Request, earlier: SentWrite | httpx.Response, mode: Mode
     ) -> httpx.Response:
         """Return the response of an earlier write, with a warning that nothing was sent."""
@@ -267,7 +266,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             mode.recording,
             request,
             response,
-            replace(interaction, request=request_value(request), recorded_at=earlier.at),
+            replace(interaction, request=request_value(request), recorded_at=earlier.at, attempt=1),
             source="kept",
             cassette=recording.reading(earlier.number).cassette,
         )
@@ -304,18 +303,19 @@ def _cut_body(request: httpx.Request, played: Played, mode: Mode) -> Body:
     def ended(_: Body, error: BaseException | None) -> None:
         if error is not None:  # its reader has left it
             return
-        if stored.broke_off is not None:
-            text = stored.incomplete.partition(": ")[2] or stored.reason
-            raise _failure_of(stored.broke_off, text, request)
+        if stored.broke_off:
+            raise _error_of(stored, request)
         assert mode.cassette is not None
         mode.cassette.note_end(played)
 
     return Body(httpx.ByteStream(stored.body), ended)
 
 
-def _failure_of(kind: NoResponse, text: str, request: httpx.Request) -> Exception:
-    failure = httpx_error(kind, text, request)
-    return lost_response(request, failure) or failure
+def _error_of(stored: Response, request: httpx.Request) -> Exception:
+    """Return the client's error for a response that broke off."""
+    assert stored.cut is not None
+    error = httpx_error(stored.cut, stored.error, request)
+    return lost_response(request, error) or error
 
 
 def _played_for(request: httpx.Request, call: Call, mode: Mode) -> list[Played]:
@@ -327,7 +327,6 @@ def _played_for(request: httpx.Request, call: Call, mode: Mode) -> list[Played]:
             "Leave it out: the session adds the key by itself.",
         )
     call.attempt = 0
-    call.recorded = 0
     cassette = mode.cassette
     if cassette is None:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -38,12 +39,18 @@ NOT_SENT = (
 )
 
 
+def _nothing() -> None:
+    pass
+
+
 class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends requests, unless they are unencrypted, or writes that are not allowed.
 
     The key is added to a copy of the request, and only if it goes to the origin of the base
     address. So no request or response that the caller keeps, pickles or prints contains the key,
     and no redirect takes it to another server.
+
+    ``before_write`` is called before a write is sent. If it raises an error, nothing is sent.
 
     A client that the code under test makes sends over its own connections, to any address. Without
     a key, only such clients can send.
@@ -68,11 +75,13 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.connections = Connections(None if api_key is None else proxy_for(base))
 
     @hide_frames
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(
+        self, request: httpx.Request, before_write: Callable[[], object] = _nothing
+    ) -> httpx.Response:
         call = call_of(request)
         # The pool comes first: if there can be none, nothing was sent.
         send = call.send or self.connections.pool().handle_request
-        signed = self._checked_and_signed(request, call)
+        signed = self._checked_and_signed(request, call, before_write)
         try:
             response = send(signed)
         except KeyboardInterrupt:
@@ -85,10 +94,12 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return response
 
     @hide_frames
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(
+        self, request: httpx.Request, before_write: Callable[[], object] = _nothing
+    ) -> httpx.Response:
         call = call_of(request)
         send = call.send or (await self.connections.pool_of_loop()).handle_async_request
-        signed = self._checked_and_signed(request, call)
+        signed = self._checked_and_signed(request, call, before_write)
         try:
             response = await send(signed)
         except httpx.TransportError as error:
@@ -103,7 +114,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if proxy is not None:
             vars(error)["proxy"] = str(proxy.url)
 
-    def _checked_and_signed(self, request: httpx.Request, call: Call) -> httpx.Request:
+    def _checked_and_signed(
+        self, request: httpx.Request, call: Call, before_write: Callable[[], object]
+    ) -> httpx.Request:
         """Return a copy of the request with the key, or the request if it is sent without."""
         url = request.url
         call.is_ours = origin_of(url) == self._origin  # checked when the session was opened
@@ -123,8 +136,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             _refuse_redacted(request)
         if is_write(request):
             self._refuse_write(request, call.sent)
-            if call.before_sending is not None:
-                call.before_sending()
+            before_write()
         if call.sent is Sent.NOTHING:
             call.sent = Sent.REQUEST
         if not (call.is_ours and call.wants_key and self._api_key):
@@ -206,6 +218,6 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
         f"came back ({type(error).__name__}). It may have been carried out. It was not sent again."
         f"{which}",
         "Find out whether it was carried out before you repeat it.",
-        no_response=kind_of_failure(error),
+        cut=kind_of_failure(error),
         number=number,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -62,8 +62,7 @@ class Observer:
             if self.redactor.text(cookies) != cookies:
                 del response.headers["set-cookie"]
         call = call_of(request)
-        call.attempt += 1
-        kept = replace(kept, attempt=call.attempt)
+        call.attempt = kept.attempt
         place = "" if call.is_ours else recording.elsewhere(kept.request.uri)
         path = below(request.url.raw_path.decode("ascii"), self.prefix)
         reading = reading_of(kept, path, elsewhere=place)._replace(**{"source": "live", **about})

@@ -20,12 +20,7 @@ from ...exchange.httpx_values import (
     request_value,
     response_value,
 )
-from ...exchange.values import (
-    LEFT,
-    Interaction,
-    Request,
-    Response,
-)
+from ...exchange.values import Cut, Interaction, Request, Response
 from ...tracebacks import clear_locals, without_traceback
 from .body import Body
 from .extensions import Sent, call_of
@@ -38,9 +33,6 @@ _ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 _BODILESS = (204, 304)
 _HTTPX_DECODES = ("gzip", "deflate", "br", "zstd")
-
-CANCELLED = "CancelledError"
-"""The reason of a response whose caller cancelled the request before it came."""
 
 
 @dataclass(eq=False, repr=False)
@@ -62,7 +54,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         exchange = _Exchange(self, request)
         try:
-            response = self.inner.handle_request(request)
+            response = self.inner.handle_request(request, exchange.begin_write)
         except _ENDS as error:
             exchange.failed(error)
             raise
@@ -71,7 +63,7 @@ class RecordingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         exchange = _Exchange(self, request)
         try:
-            response = await self.inner.handle_async_request(request)
+            response = await self.inner.handle_async_request(request, exchange.begin_write)
         except _ENDS as error:
             exchange.failed(error)
             raise
@@ -89,22 +81,18 @@ class _Exchange:
         self._request = request
         self._started = transport.timer()
         cassette = transport.cassette
-        self._begun: int | None = None
-        if cassette is not None:
-            self._begun = cassette.start(request.method)
+        self._number = None if cassette is None else cassette.start(request.method)
         self._call = call_of(request)
-        self._attempt = self._call.recorded + 1
+        self._attempt = self._call.attempt + 1
         self._sent: Request | None = None
-        # For a write, the network calls it.
-        self._call.before_sending = None if cassette is None else self._begin
 
-    def _begin(self) -> None:
+    def begin_write(self) -> None:
         """Record a write before it is sent: a kill must not let a later run send it again."""
         cassette = self._transport.cassette
-        assert cassette is not None, "only then it is called"
-        at = datetime.fromtimestamp(self._transport.clock(), UTC)
-        self._sent = request_value(self._request)
-        cassette.begin(self._sent, at, begun=self._begun, attempt=self._attempt)
+        if cassette is not None:
+            at = datetime.fromtimestamp(self._transport.clock(), UTC)
+            self._sent = request_value(self._request)
+            cassette.begin_write(self._sent, at, self._number)
 
     def _time(self) -> None:
         """Note when the response came."""
@@ -115,7 +103,6 @@ class _Exchange:
 
     def received(self, response: httpx.Response) -> httpx.Response:
         """Return the response with a body that is kept, and recorded, as its caller reads it."""
-        self._call.before_sending = None  # which refers to this exchange, and that to the request
         self._time()
         transport = self._transport
         is_recorded = transport.cassette is not None
@@ -141,8 +128,8 @@ class _Exchange:
         response.stream = body
         if body.length == 0:
             body.end()
-        elif transport.cassette is not None and self._begun is not None:
-            transport.cassette.note_open(self._begun, partial(self._end_early, body))
+        elif transport.cassette is not None and self._number is not None:
+            transport.cassette.note_open(self._number, partial(self._end_early, body))
         return response
 
     def _ended(self, body: Body, error: BaseException | None) -> None:
@@ -154,20 +141,15 @@ class _Exchange:
         cassette = transport.cassette
         if cassette is None and isinstance(error, GeneratorExit):
             return
-        plain = self._plain(body)
-        incomplete = ""
+        response = replace(self._response, body=self._plain(body))
+        if isinstance(error, GeneratorExit):
+            response = replace(response, cut="left")
+        elif error is not None:
+            response = replace(response, cut=_cut_of(error), error=_text_of(error))
         changes: dict[str, Any] = {}
-        if error is not None:
-            kind = kind_of_failure(error) or "read_error"
-            is_left = isinstance(error, GeneratorExit)
-            incomplete = LEFT if is_left else f"{kind}: {_text_of(error)}"
-            changes["is_cut_short"] = True
-            changes["is_aborted"] = not isinstance(error, Exception)
         try:
             if cassette is not None:
-                changes |= self._write(
-                    replace(self._response, body=plain, incomplete=incomplete), cassette
-                )
+                changes = self._write(response, cassette)
         except CassetteError as failure:
             if error is None or isinstance(error, GeneratorExit):
                 failure.add_note(
@@ -179,12 +161,11 @@ class _Exchange:
             error.add_note(f"This could not be recorded: {failure}")
         except KeyboardInterrupt:  # redacting a long body takes a while
             assert cassette is not None, "nothing else takes long here"
-            lost = missing_body(body.size)
-            self._write(replace(self._response, body=lost, incomplete=incomplete), cassette)
+            self._write(replace(response, body=missing_body(body.size)), cassette)
             raise
         finally:  # the session keeps the response even if it was not recorded
             number = self._observed.number
-            transport.recording.add_body(number, plain, **changes)
+            transport.recording.add_body(number, response, **changes)
             if cassette is not None:
                 transport.observe.tell(self._observed)
 
@@ -198,16 +179,13 @@ class _Exchange:
         return error
 
     def _end_early(self, body: Body, is_last: bool) -> None:
-        """Record what was read of a body until now, since the recording ends.
-
-        If the body is read on, the whole one replaces it.
-        """
+        """Record what was read of a body until now, since the recording ends."""
         cassette = self._transport.cassette
         if is_last:
             body.leave()
         elif cassette is not None:
             read = self._plain(body)
-            self._write(replace(self._response, body=read, incomplete=LEFT), cassette)
+            self._write(replace(self._response, body=read, cut="left"), cassette)
 
     def _plain(self, body: Body) -> bytes:
         """Return what was read of a body, decompressed, or a placeholder."""
@@ -219,47 +197,34 @@ class _Exchange:
     # -- no response came ------------------------------------------------------------------------
 
     def failed(self, error: BaseException) -> None:
-        """Keep a request that was sent, although its caller gets no response."""
-        self._call.before_sending = None
-        is_failure = isinstance(error, httpx.TransportError)
+        """Keep a request that was sent, although its caller gets no response.
+
+        A write is always recorded, since it may have been carried out. A read is recorded only if
+        a cassette asks for failures.
+        """
         if self._call.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
         self._time()
         about: dict[str, Any] = {}
         transport = self._transport
         cassette = transport.cassette
-        no_response = self._no_response(error)
-        if cassette is not None and no_response is not None:
+        is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
+        is_recorded = is_sent_write or (
+            cassette is not None
+            and cassette.policy.records_failures
+            and (kind_of_failure(error) is not None or not isinstance(error, Exception))
+        )
+        lost = Response(0, cut=_cut_of(error), error=_text_of(error))
+        if cassette is not None and is_recorded:
             try:
-                about = self._write(no_response, cassette)
+                about = self._write(lost, cassette)
             except CassetteError as failure:
                 error.add_note(f"This could not be recorded: {failure}")
-        elif cassette is not None and self._begun is not None:
-            cassette.drop(self._begun)  # no connection was made
-        if not is_failure:
-            about |= {"is_cut_short": True, "is_aborted": True}
-        elif no_response is not None:
-            about["no_response"] = no_response.no_response
-        else:
-            return
-        kept = self._interaction(Response(0))
-        transport.observe(transport.recording, self._request, httpx.Response(0), kept, **about)
-
-    def _no_response(self, error: BaseException) -> Response | None:
-        """Return the response to keep for one that did not come, or None to keep nothing.
-
-        A write that was sent is always kept, since it may have been carried out. A read is kept
-        only if a cassette asks for failures.
-        """
-        cassette = self._transport.cassette
-        records_failures = cassette is not None and cassette.policy.records_failures
-        kind = kind_of_failure(error)
-        is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
-        if kind is None and (is_sent_write or not isinstance(error, Exception)):
-            kind = "read_error"  # interrupted or cancelled
-        if kind is None or not (is_sent_write or records_failures):
-            return None
-        return Response(0, _text_of(error), no_response=kind)
+        elif cassette is not None and self._number is not None:
+            cassette.drop(self._number)  # no connection was made
+        if is_recorded or not isinstance(error, httpx.TransportError):
+            kept = self._interaction(lost)
+            transport.observe(transport.recording, self._request, httpx.Response(0), kept, **about)
 
     # -- both ------------------------------------------------------------------------------------
 
@@ -269,14 +234,9 @@ class _Exchange:
 
     def _write(self, response: Response, cassette: Cassette) -> dict[str, Any]:
         """Record an interaction; return what a reading says about that."""
-        if cassette.record(self._interaction(response), self._begun) is None:
+        if cassette.record(self._interaction(response), self._number) is None:
             return {}
-        self._call.recorded = self._attempt  # what before_record leaves out does not count
-        return {
-            "source": "recorded",
-            "cassette": cassette.name,
-            "no_response": response.no_response,
-        }
+        return {"source": "recorded", "cassette": cassette.name}
 
 
 def _decoded(body: bytes, coding: str) -> bytes:
@@ -290,6 +250,10 @@ def _decoded(body: bytes, coding: str) -> bytes:
     if is_wrong or len(plain) > MAX_UNPACKED_BYTES:
         return missing_body(len(body))
     return plain
+
+
+def _cut_of(error: BaseException) -> Cut:
+    return kind_of_failure(error) or ("read_error" if isinstance(error, Exception) else "aborted")
 
 
 def _text_of(error: BaseException) -> str:

@@ -187,7 +187,7 @@ class SentWrite:
     def fails(self) -> bool:
         """Whether its response is a failure, as `values.fails` says, or is not known here."""
         recording = self.recording()
-        if recording is None or recording.reading(self.number).is_cut_short:
+        if recording is None or recording.reading(self.number).cut:
             return True
         return fails(Response(self.status))
 
@@ -197,7 +197,7 @@ class SentWrite:
         if not (self.status and recording is not None and recording.has_bodies(self.number)):
             return None
         found = recording.interaction(self.number)
-        if recording.reading(self.number).is_cut_short or shown_missing(found.response.body):
+        if recording.reading(self.number).cut or shown_missing(found.response.body):
             return None
         return found
 
@@ -230,7 +230,7 @@ def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentW
 def guard(
     request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> AbstractContextManager[SentWrite | httpx.Response | None]:
-    """Return the block in which a write is sent: see `_sending`; `UNGUARDED` for a redirected one.
+    """Return the block in which a write is sent: see `_noted`; `UNGUARDED` for a redirected one.
 
     The block gets a response if the caller lets that one count as the write's.
 
@@ -251,11 +251,11 @@ def guard(
     is_small = size.isdecimal() and int(size) <= MAX_UNPACKED_BYTES
     if cassette is None and not is_small and body_of(request) is None:
         return UNGUARDED
-    return _sending(request, recording, cassette)
+    return _noted(request, recording, cassette)
 
 
 @contextmanager
-def _sending(
+def _noted(
     request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> Iterator[SentWrite | None]:
     """Note a write that is sent within this block.
@@ -271,7 +271,7 @@ def _sending(
     write = SentWrite(datetime.now(UTC), execution=execution, key=recording.key_hint)
     keys = _keys_of(request, cassette)
     with _lock:
-        kept = _kept(request, recording, cassette)
+        kept = _earlier_write(request, recording, cassette)
         if kept is None:
             _add(write, keys)
     if kept is not None:
@@ -314,7 +314,7 @@ def _add(write: SentWrite, keys: list[int]) -> None:
         _sent.setdefault(key, []).append(write)
 
 
-def _kept(
+def _earlier_write(
     request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> SentWrite | None:
     """Return the earlier write whose response the caller wants, or None to send this one."""
