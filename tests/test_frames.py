@@ -1,8 +1,10 @@
 """`frame` of any body and of many: rows, columns, dtypes, and refusals."""
 
 import contextlib
+import gzip
 import json
 import math
+import warnings
 from traceback import walk_tb
 from typing import Any
 
@@ -204,13 +206,14 @@ def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(name, says, wa
     assert table.attrs["envelope"] == says
     assert [each.filename for each in warned] == [__file__]
     assert len(frame(got, rows_at=None)) == 1
-    assert len(frame([got])) == 10
+    with pytest.warns(UserWarning, match=warning):
+        assert len(frame([got])) == 10
 
 
 @pytest.mark.parametrize(
     ("body", "rows"),
     [
-        ({"total": 2, "currency": "EUR", "items": [{"id": 1}, {"id": 2}]}, 1),
+        ({"order_id": 2, "total": 2, "items": [{"id": 1}, {"id": 2}]}, 1),
         ({"items": [{"id": 1}, {"id": 2}], "page": 1, "total": 2, "next": None}, 2),
         ({"items": [{"id": 1}], "page": 2, "total": 3}, 1),
         ([{"id": number} for number in range(10)], 10),
@@ -222,6 +225,56 @@ def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(name, says, wa
 def test_what_is_no_page_or_whole_gives_no_warning(body, rows):
     """A list is unwrapped if nothing but page data is beside it."""
     assert len(frame(response(json.dumps(body).encode()))) == rows
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ({"success": True, "message": "OK", "letters": [{"id": n} for n in range(4)]}, 4),
+        ({"success": True, "message": "OK", "letters": [{"n": 1}, {"n": 2}], "total": 2}, 2),
+        ({"currency": "EUR", "items": [{"id": 1}, {"id": 2}]}, 2),
+        ({"exact": False, "letters": [{"id": 1}, {"id": 2}]}, 2),
+        ({"letters": []}, 0),
+        ({"lists": [{"id": 1}, {"id": 2}], "_links": [{"rel": "self", "href": "/x"}]}, 2),
+        ({"id": 1, "items": [{"id": 2}, {"id": 3}]}, 1),
+        ({"name": "Ann", "teams": [{"id": 2}, {"id": 3}]}, 1),
+        ([{"id": 1, "_links": [{"rel": "self", "href": "/x"}]}], 1),
+    ],
+)
+def test_each_way_to_a_frame_chooses_the_same_rows(body, rows):
+    """A record with an id, or with other fields of its own, stays one row."""
+    one = response(json.dumps(body).encode())
+    page = response(json.dumps(body).encode())
+    page.extensions[EXTENSION] = Received(is_page="id" not in body and "name" not in body)
+    tables = [frame(body), frame(one), frame([one]), frame(iter([page]))]
+
+    assert [len(table) for table in tables] == [rows] * 4
+    assert len({tuple(table.columns) for table in tables}) == 1
+
+
+def test_each_way_to_a_frame_warns_of_other_pages():
+    """The list that a response has only one page of is named once."""
+    body = json.dumps({"items": [{"id": n} for n in range(50)], "total": 120}).encode()
+    with pytest.warns(UserWarning, match=r"one page of a list: 50 of 120 records\."):
+        frame([response(body)])
+    with pytest.warns(UserWarning, match="3 of 4 responses are one page of a list") as caught:
+        frame([response(body), response(b"[]"), response(body), response(body)])
+
+    assert "50 of 120 records.\nFor all: frame(pages(" in str(caught[0].message)
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_rows_at_goes_through_lists():
+    """The id of the element that they were in stands beside the rows."""
+    items = [{"id": 1, "to": [{"id": 5}, {"id": 6}]}, {"id": 2, "to": []}, {"id": 3}]
+    nested = {"page": 1, "items": items}
+    table = frame(nested, rows_at="items.to")
+    texts = frame([{"id": 1, "to": ["a", "b"]}], rows_at="to")
+
+    assert table.to_dict("list") == {"items.id": [1, 1], "id": [5, 6]}
+    assert table.attrs["envelope"] == {"page": 1}
+    assert texts.to_dict("list") == {"parent.id": [1, 1], "value": ["a", "b"]}
+    assert len(frame({"items": []}, rows_at="items.to")) == 0
 
 
 def test_a_dotted_rows_at_selects_nested_records():
@@ -453,9 +506,65 @@ def test_a_file_is_a_table_if_its_name_says_so(content_type, headers, path):
     assert frame(got).to_dict("list") == {"a": ["x"], "b": [1]}
 
 
+def csv(body: bytes, content_type: str = "text/csv") -> httpx.Response:
+    got = response(body)
+    got.headers["Content-Type"] = content_type
+    return got
+
+
+@pytest.mark.parametrize(
+    ("cell", "warns"),
+    [
+        ('"Ann\n2,Bo,y\n3,Cy,z"', True),
+        ('"Main Street 1\n12345 Springfield\nUSA"', False),
+        ('"Main Street 1\nSpringfield, IL\nUSA"', False),
+    ],
+)
+def test_a_cell_with_lines_of_the_table_warns(cell, warns):
+    """A quotation mark that is missing takes rows away; an address has several lines."""
+    got = csv(f"id,name,x\n1,{cell},v\n4,Di,w\n".encode())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = frame(got)
+
+    assert len(table) == 2
+    assert ["quotation mark" in str(each.message) for each in caught] == [True] * warns
+
+
+def test_an_empty_cell_of_a_single_column_keeps_its_row():
+    assert frame(csv(b"code\nA\n\nB\n"))["code"].fillna("").tolist() == ["A", "", "B"]
+
+
+@pytest.mark.parametrize("charset", ["ISO-8859-1", "latin1"])
+def test_the_euro_sign_of_windows_is_read(charset):
+    """What is called ISO-8859-1 is windows-1252, as in a browser."""
+    table = frame(csv(b"price\n5 \x80\n", f"text/csv; charset={charset}"))
+    as_json = frame(csv(b'{"price": "5 \x80"}', f"application/json; charset={charset}"))
+
+    assert table["price"].item() == as_json["price"].item() == "5 €"
+
+
+def test_json_that_is_sent_as_csv_is_read_and_a_web_page_is_refused():
+    assert frame(csv(b'[{"id": 1}, {"id": 2}]'))["id"].tolist() == [1, 2]
+    with pytest.raises(NotJSONError, match="is not JSON"):
+        frame(csv(b"<html><body>Sign in</body></html>"))
+
+
+def test_a_compressed_table_is_read():
+    got = csv(gzip.compress(b"id,n\nA,1\n"), "application/octet-stream")
+    got.headers["Content-Disposition"] = 'attachment; filename="letters.csv.gz"'
+    cut = csv(b"\x1f\x8b\x08" + b"x" * 9)
+
+    assert frame(got).to_dict("list") == {"id": ["A"], "n": [1]}
+    with pytest.raises(NotJSONError, match="the body is compressed, and damaged"):
+        frame(cut)
+
+
 def test_csv_that_is_broken_or_empty_is_refused():
     with pytest.raises(NotJSONError, match="line 3 has 3 fields, where 2 are expected"):
         frame(response(b"a,b\n1,2\nsecret,2,3\n", content_type="text/csv"))
+    with pytest.raises(NotJSONError, match="a quotation mark is missing"):
+        frame(csv(b'id,n\n1,"a\n2,b\n'))
     with pytest.raises(NotJSONError, match="line 2 has 3 fields, where 2 are expected"):
         frame(response(b"a,b\nsecret,2,3\n1,2,3\n", content_type="text/csv"))
     with pytest.raises(NotJSONError, match="is empty"):

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from hypothesis import given, strategies as st
 
 import directmail_lab as dm
 from directmail_lab.display import Progress
-from directmail_lab.exchange.next_page import Next, Page, PageList, page_of
+from directmail_lab.exchange.next_page import End, Next, Page, Seen, page_of, step
 from directmail_lab.exchange.values import Request, Response
 from directmail_lab.server.loopback import LoopbackServer, json_response
 
@@ -105,9 +106,9 @@ def scim(query: Query, _: str) -> Any:
 
 
 def empty_in_the_middle(query: Query, address: str) -> Any:
-    bounds = [(0, 3), (3, 3), (3, 3), (3, 7)]
+    bounds = [(0, 3), (3, 3), (3, 7)]
     number = int(query.get("n", 0))
-    following = f"{address}?n={number + 1}" if number < 3 else None
+    following = f"{address}?n={number + 1}" if number < 2 else None
     return {"items": RECORDS[slice(*bounds[number])], "next": following}
 
 
@@ -261,12 +262,14 @@ NAMED: dict[str, tuple[Style, dict[str, Any]]] = {
         {"page": "page"},
     ),
     "an end that repeats the last page": (
-        lambda query, _: {"result": {"a": {"id": min(int(query["page"]), 7)}}},
+        lambda query, _: {"result": {"a": {"id": min(int(query.get("page", 1)), 7)}}},
         {"page": "page"},
     ),
     "an end with 404": (
         lambda query, _: Reply(
-            {"result": {"a": {"id": int(query["page"])}}}, {}, 200 if query["page"] < "8" else 404
+            {"result": {"a": {"id": int(query.get("page", 1))}}},
+            {},
+            404 if query.get("page") == "8" else 200,
         ),
         {"page": "page"},
     ),
@@ -346,7 +349,7 @@ WARNED = {
     ),
     "records that come twice": warned(
         cut_at([(0, 2), (1, 3)], total=4),
-        r"4 records came\. 1 of them have the id of one before",
+        r"4 records came\. 1 of them came before",
         4,
     ),
     "the next offset of a list that ends early": warned(
@@ -379,9 +382,225 @@ WARNED = {
     ),
     "empty pages without end": warned(
         lambda query, address: {"items": [], "next": f"{address}?n={int(query.get('n', 0)) + 1}"},
-        "25 pages without records",
+        "2 pages without records",
         0,
     ),
+}
+
+
+def last_id(query: Query, _: str) -> Any:
+    """Return a page of what comes after an id, as Stripe, EasyPost and Intercom send it."""
+    start = int(query.get("starting_after", 0))
+    records = RECORDS[start : start + 3]
+    return {"object": "list", "data": records, "has_more": start + 3 < len(RECORDS)}
+
+
+def reddit(query: Query, _: str) -> Any:
+    page = by_token("after", lambda r, t: {"after": t, "dist": len(r), "children": r})(query, _)
+    return {"kind": "Listing", "data": page}
+
+
+def relay(query: Query, _: str) -> Any:
+    return by_token(
+        "after",
+        lambda r, t: {"nodes": r, "pageInfo": {"endCursor": t or "t6", "hasNextPage": bool(t)}},
+    )(query, _)
+
+
+def mailgun(query: Query, address: str) -> Any:
+    """Each page has a link to the next one, without end."""
+    start = int(query.get("from_id", 0))
+    following = f"{address}?from_id={start + 3}"
+    return {"items": RECORDS[start : start + 3], "paging": {"next": following, "first": address}}
+
+
+def own_count(query: Query, _: str) -> Any:
+    """Return a page of Mailjet: its total is the page's own count."""
+    start = int(query.get("Offset", 0))
+    records = RECORDS[start : start + int(query.get("Limit", 7))]
+    return {"Count": len(records), "Data": records, "Total": len(records)}
+
+
+def campaign_monitor(query: Query, _: str) -> Any:
+    page = by_page(lambda r, n, _: {"Results": r, "PageNumber": n, "PageSize": 3})(query, _)
+    return {**page, "TotalNumberOfRecords": 7, "NumberOfPages": 3}
+
+
+def drf(query: Query, address: str) -> Any:
+    return linked(lambda r, u: {"count": 7, "next": u, "previous": None, "results": r})(
+        query, address
+    )
+
+
+HTML = Reply("<html>", {"Content-Type": "text/html"})
+LINKS = [{"rel": "self", "href": "https://api.example.test/lists"}]
+
+# Of each service: its style, how it is asked, how many records come, what is said, and how many
+# requests are sent for the three pages of seven records.
+SERVICES: dict[str, tuple[Style, dict[str, Any], int, str, int]] = {
+    "Stripe": (last_id, {}, 3, r'are more.* pages\("/v1/list", after="starting_after"\)', 1),
+    "Stripe, by its last id": (last_id, {"after": "starting_after"}, 7, "", 3),
+    "Stripe, by a field": (last_id, {"after": ("id", "starting_after")}, 7, "", 3),
+    "Reddit": (reddit, {}, 3, 'cursor="data.after"', 1),
+    "Reddit, by its cursor": (reddit, {"cursor": "data.after"}, 7, "", 3),
+    "Relay": (relay, {}, 3, 'cursor="pageInfo.endCursor"', 1),
+    "Relay, by its cursor": (relay, {"cursor": ("pageInfo.endCursor", "after")}, 7, "", 3),
+    "Mailgun": (mailgun, {}, 7, "2 pages without records", 5),
+    "Mailjet": (own_count, {}, 7, "", 1),
+    "Mailjet with a limit": (own_count, {"params": {"Limit": 3}}, 7, "", 3),
+    "Mailchimp": (
+        by_offset(lambda r, *_: {"lists": r, "total_items": 7, "_links": LINKS}),
+        {},
+        3,
+        "3 of 7 records",
+        1,
+    ),
+    "Mailchimp by offset": (
+        by_offset(lambda r, *_: {"lists": r, "total_items": 7, "_links": LINKS}),
+        {"offset": "offset"},
+        7,
+        "",
+        3,
+    ),
+    "SendGrid": (
+        linked(lambda r, url: {"result": r, "_metadata": {"self": "x", "next": url, "count": 7}}),
+        {},
+        7,
+        "",
+        3,
+    ),
+    "Brevo": (
+        by_offset(lambda r, *_: {"count": 7, "contacts": r}),
+        {"params": {"limit": 3, "offset": 0}},
+        7,
+        "",
+        3,
+    ),
+    "Klaviyo": (
+        linked(lambda r, u: {"data": r, "links": {"self": "x", "next": u, "prev": None}}),
+        {},
+        7,
+        "",
+        3,
+    ),
+    "HubSpot": (
+        by_token(
+            "after",
+            lambda r, t: {"results": r, **({"paging": {"next": {"after": t}}} if t else {})},
+        ),
+        {},
+        7,
+        "",
+        3,
+    ),
+    "Lob": (
+        linked(
+            lambda r, url: {
+                "data": r,
+                "object": "list",
+                "next_url": url,
+                "previous_url": None,
+                "count": len(r),
+            }
+        ),
+        {},
+        7,
+        "",
+        3,
+    ),
+    "PostGrid": (
+        by_offset(
+            lambda r, o, _: {
+                "object": "list",
+                "limit": 3,
+                "skip": o,
+                "totalCount": 7,
+                "data": r,
+            },
+            "skip",
+        ),
+        {},
+        7,
+        "",
+        3,
+    ),
+    "Postmark": (
+        by_offset(lambda r, *_: {"TotalCount": 7, "Messages": r}),
+        {"params": {"count": 3, "offset": 0}},
+        7,
+        "",
+        3,
+    ),
+    "Constant Contact": (
+        linked(lambda r, u: {"contacts": r, "_links": {"next": {"href": u}} if u else {}}),
+        {},
+        7,
+        "",
+        3,
+    ),
+    "ActiveCampaign": (
+        by_offset(lambda r, *_: {"contacts": r, "meta": {"total": "7"}}),
+        {"params": {"limit": 3, "offset": 0}},
+        7,
+        "",
+        3,
+    ),
+    "Campaign Monitor": (campaign_monitor, {}, 3, r'page="page"', 2),
+    "Campaign Monitor by page": (campaign_monitor, {"page": "page"}, 7, "", 3),
+    "GitHub": (with_link('rel="next"'), {}, 7, "", 3),
+    "Notion": (
+        by_token(
+            "start_cursor",
+            lambda r, t: {"results": r, "next_cursor": t, "has_more": bool(t)},
+        ),
+        {"cursor": ("next_cursor", "start_cursor")},
+        7,
+        "",
+        3,
+    ),
+    "DRF": (drf, {}, 7, "", 3),
+    "a page that counts from 0": (by_page(lambda r, *_: r, first=0), {"page": "page"}, 7, "", 3),
+    "a page that counts from 1": (by_page(lambda r, *_: r), {"page": "page"}, 7, "", 4),
+    "a page that says it counts from 0": (
+        by_page(lambda r, n, _: {"items": r, "page": n}, first=0),
+        {"page": "page"},
+        7,
+        "",
+        3,
+    ),
+    "a last token that is none": (
+        by_token("cursor", lambda r, t: {"items": r, "next_cursor": t or "-1"}),
+        {},
+        7,
+        "",
+        3,
+    ),
+    "a refusal after good pages": (
+        by_page(lambda r, n, f: Reply({"items": r, "next_page": f}, {}, 400 if n == 3 else 200)),
+        {},
+        6,
+        r"6 records came\. \?page=3 has status 400",
+        3,
+    ),
+    "an error that has status 200": (
+        by_page(lambda r, n, _: {"items": r, "page": n} if n < 3 else {"error": "too deep"}),
+        {},
+        6,
+        r"6 records came\. \?page=3 has no list of records",
+        3,
+    ),
+    "a page of HTML": (
+        by_page(
+            lambda r, n, _: (
+                {"items": r, "page": n} if n < 3 else Reply("<html>", {"Content-Type": "text/html"})
+            )
+        ),
+        {},
+        6,
+        "has no list of records",
+        3,
+    ),
+    "a filter after the cut": (cut_at(SHORT_SECOND), {}, 4, "", 2),
 }
 
 
@@ -401,7 +620,8 @@ class ListServer(LoopbackServer):
         reply = given if isinstance(given, Reply) else Reply(given)
         headers = tuple(reply.headers.items())
         if isinstance(reply.body, str):
-            headers += (("Content-Type", "text/csv"),)
+            if "Content-Type" not in reply.headers:
+                headers += (("Content-Type", "text/csv"),)
             return Response(200, "OK", headers, reply.body.encode())
         return json_response(reply.status, reply.body, headers)
 
@@ -431,10 +651,109 @@ def serve(server: ListServer) -> Iterator[Callable[[Style], str]]:
     [*((style, {}) for style in FOLLOWED.values()), *WITH_A_QUERY.values()],
     ids=[*FOLLOWED, *WITH_A_QUERY],
 )
-def test_one_frame_has_all_records_of_a_list(serve, style, query):
+def test_one_frame_has_all_records_of_a_list(serve, server, style, query):
     got = dm.frame(dm.pages(serve(style), params=query))
 
     assert got["id"].tolist() == IDS
+    assert server.requests.total() <= got.attrs["pages"] + 1
+
+
+@pytest.mark.parametrize(
+    ("style", "options", "count", "message", "requests"), SERVICES.values(), ids=SERVICES
+)
+def test_a_list_of_a_service_is_whole_or_says_what_is_missing(
+    serve, server, style, options, count, message, requests
+):
+    path = serve(style)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        got = dm.frame(dm.pages(path, **options))
+
+    assert got["id"].tolist() == IDS[:count]
+    assert [re.search(message, str(each.message)) is not None for each in caught] == [True] * bool(
+        message
+    )
+    assert server.requests.total() == requests
+
+
+def capped(says: Callable[[int], dict[str, Any]] | None, *, by: str) -> Style:
+    """Return a style that sends 50 of 120 records, whatever ``limit`` asks for."""
+
+    def style(query: Query, _: str) -> Any:
+        number = int(query.get(by, 1 if by == "page" else 0))
+        start = (number - 1) * 50 if by == "page" else number
+        records = [{"id": each} for each in range(start, min(start + 50, 120))]
+        return {"items": records, **says(len(records))} if says else records
+
+    return style
+
+
+CAPPED: dict[str, tuple[Style, Query]] = {
+    "an array by offset": (capped(None, by="offset"), {"offset": "0", "limit": "100"}),
+    "an array by page": (capped(None, by="page"), {"page": "1", "per_page": "100"}),
+    "a limit alone": (capped(None, by="offset"), {"limit": "100"}),
+    "items": (capped(lambda _: {}, by="offset"), {"offset": "0", "limit": "100"}),
+    "its own limit": (capped(lambda _: {"limit": 50}, by="offset"), {"limit": "100"}),
+    "the limit asked for": (capped(lambda _: {"limit": 100}, by="offset"), {"offset": "0"}),
+    "the count of the page": (
+        capped(lambda count: {"count": count, "limit": 100}, by="offset"),
+        {"offset": "0", "limit": "100"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("style", "query"), CAPPED.values(), ids=CAPPED)
+def test_a_page_that_the_service_made_smaller_is_not_the_last(serve, server, style, query):
+    """The size of a page is what the first page had, not what was asked for."""
+    got = dm.frame(dm.pages(serve(style), params=query))
+
+    assert got["id"].tolist() == [*range(120)]
+    assert server.requests.total() == 3
+
+
+def test_an_offset_that_counts_pages_is_said(serve):
+    records = [{"id": each} for each in range(120)]
+    path = serve(lambda q, _: records[int(q.get("offset", 0)) * 50 :][:50])
+    with pytest.warns(UserWarning, match=r'offset counts pages here.* page="offset"\)'):
+        part = dm.frame(dm.pages(path, offset="offset"))
+    whole = dm.frame(dm.pages(path, page="offset"))
+
+    assert len(part) == 50
+    assert whole["id"].tolist() == [*range(120)]
+
+
+def test_a_list_of_exactly_one_page_is_whole(serve, server):
+    """The page after it is empty, and record 1 came before: the offset counts records."""
+    records = [{"id": each} for each in range(50)]
+    got = dm.frame(dm.pages(serve(lambda q, _: records[int(q["offset"]) :]), params={"offset": 0}))
+
+    assert len(got) == 50
+    assert server.requests.total() == 3
+
+
+def test_records_that_come_twice_are_known_by_the_field_that_is_unique(serve):
+    """Each record of the first page has its own number; ``id`` is that of the campaign."""
+    records = [{"id": 1, "number": each} for each in (1, 2, 3, 3, 4, 5)]
+    path = serve(lambda q, _: records[(int(q["page"]) - 1) * 3 :][:3])
+    with pytest.warns(UserWarning, match=r"6 records came\. 1 of them came before"):
+        dm.frame(dm.pages(path, params={"page": 1}))
+
+
+@pytest.mark.parametrize("status", [500, 429])
+def test_the_error_of_a_page_has_those_that_came_and_goes_on_from_there(serve, server, status):
+    failing = [status]
+    style = by_page(lambda r, n, _: Reply(r, {}, failing[0] if n == 2 else 200))
+    path = serve(style)
+    with pytest.raises(dm.errors.ServiceError) as caught:
+        dm.frame(dm.pages(path, params={"page": 1}))
+    error: Any = caught.value
+    failing[0] = 200
+    got = dm.frame([*error.came, *error.rest])
+
+    assert "Page 2 failed" in error.__notes__[-1]
+    assert "frame([*error.came, *error.rest])" in error.__notes__[-1]
+    assert got["id"].tolist() == IDS
+    assert server.requests[f"{path}?page=1"] == 1
 
 
 @pytest.mark.parametrize(("style", "options"), NAMED.values(), ids=NAMED)
@@ -490,14 +809,15 @@ def test_a_list_without_an_empty_page_ends_at_its_total_or_last_link(
     serve, server, says, options, pages
 ):
     def style(query: Query, _: str) -> object:
-        number = int(query["n"])
+        number = int(query.get("n", 1))
         said = says(number) if callable(says) else says
         return {"data": [{"id": f"{number}-{each}"} for each in range(10)], **said}
 
     options = options if "offset" in options else {"page": "n", **options}
     got = list(dm.pages(serve(style), max_pages=9, **options))
 
-    assert len(got) == server.requests.total() == pages
+    # A first page without a number is page 0 or 1: that takes a request.
+    assert len(got) == pages <= server.requests.total() <= pages + ("params" not in options)
 
 
 WRONG: list[Any] = [
@@ -647,28 +967,28 @@ def page_with(body: Any, query: Query, headers: dict[str, str]) -> Page:
 )
 def test_no_page_breaks_the_reading_of_it(body, query, total):
     page = page_with(body, query, {"X-Total-Count": total, "Content-Range": f"0-2/{total}"})
-    pages = PageList()
-    answer = pages.next_of(page)
+    seen, answer = step(Seen(), page)
 
-    assert answer is None or isinstance(answer, Next)
-    assert pages.has_seen(page) is bool(page.content)
+    assert isinstance(answer, End | Next)
+    assert seen.pages == 1
 
 
 @pytest.mark.parametrize(
     "body",
     [
         [{"id": number} for number in range(11)],
-        {"items": [{"id": number} for number in range(10)], "total": 10},
+        {"items": [{"id": number} for number in range(11)], "total": 11},
+        {"items": [{"id": number} for number in range(10)], "total": 10, "next": None},
         {"items": [{"id": number} for number in range(10)], "next": None},
         {"items": [{"id": number} for number in range(10)], "limit": 50},
     ],
-    ids=["an odd number", "a total", "no next page", "a larger limit"],
+    ids=["an odd number", "a total", "a total and no link", "no next page", "a larger limit"],
 )
 def test_a_list_that_seems_whole_gives_no_warning(body):
     """Neither an odd number of records nor a round one with a statement looks like a first page."""
     page = page_with(body, {}, {})
 
-    assert PageList().next_of(page) == Next()
+    assert step(Seen(), page)[1] == End()
 
 
 def test_a_part_that_was_asked_for_is_whole(serve):

@@ -34,7 +34,9 @@ _PIECE_BYTES = 4096
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
 # The usual names of the member with the records of a page, beside facets, errors or links.
-_LISTS = ("content", "data", "entries", "items", "records", "resources", "results", "rows", "value")
+_LISTS = re.compile(
+    "children|content|data|elements|entries|hits|items|nodes|records|resources|results|rows|value"
+)
 
 _FIELD_NAME = re.compile(rb';\s*name="([^"\r\n]*)"', re.IGNORECASE)
 _FILE_NAME = re.compile(rb';\s*filename="([^"\r\n]*)"', re.IGNORECASE)
@@ -106,6 +108,11 @@ def unwrap(body: Any, path: Path) -> tuple[Any, dict[str, Any] | None]:
     others: dict[str, Any] = {}
     beside = others
     for depth, name in enumerate(path):
+        if isinstance(found, list):
+            parents = [each for each in found if isinstance(each, dict) and name in each]
+            if parents or not found:
+                outer = path[depth - 1] if depth else "parent"
+                return _rows_below(parents, outer, path[depth:]), others
         members = found if isinstance(found, dict) else {}
         if name not in members:
             shown = shorten(", ".join(map(str, members)), 200, placeholder=" …") or "none"
@@ -121,22 +128,29 @@ def unwrap(body: Any, path: Path) -> tuple[Any, dict[str, Any] | None]:
     return found, others
 
 
-def path_of_records(body: object, *, is_page: bool = False) -> Path:
-    """Return the path to the records of a body, which is empty if they are all of it.
+def _rows_below(parents: list[dict[str, Any]], outer: str, path: Path) -> list[Any]:
+    """Return the rows at a path in each element of a list, with the element's id beside them."""
+    rows = []
+    for parent in parents:
+        beside = {f"{outer}.id": parent["id"]} if "id" in parent else {}
+        found, _ = unwrap(parent, path)
+        found = found if isinstance(found, list) else [found]
+        rows += [beside | (each if isinstance(each, dict) else {"value": each}) for each in found]
+    return rows
 
-    They are in ``data`` if that is an array, or an object and the body has no ``id`` of its own. In
-    a page of a list, they may also be in an object ``data``, or in an only other object: as an
-    array of objects with a usual name, or the only one, or the first array if all are empty.
+
+def path_of_records(body: object) -> Path:
+    """Return the path to the records of a page, which is empty if they are all of it.
+
+    They are in ``data`` if that is an array or an object, and else in the body or an only other
+    object: as an array of objects with a usual name, or the only one, or the first array if all are
+    empty. An array of links has no records.
     """
     if not isinstance(body, dict):
         return ()
     data = body.get("data")
-    # A record may have a member "data" itself: {"id": "evt_1", "type": "sent", "data": {…}}.
-    is_record = isinstance(data, dict) and "id" in body and not is_page
-    if isinstance(data, dict | list) and not is_record:
-        return ("data", *path_of_records(data, is_page=True)) if is_page else ("data",)
-    if not is_page:
-        return ()
+    if isinstance(data, dict | list):
+        return ("data", *path_of_records(data))
     name = _list_of(body)
     if name is not None:
         return (name,)
@@ -149,15 +163,30 @@ def path_of_records(body: object, *, is_page: bool = False) -> Path:
 
 def _list_of(body: dict[str, Any]) -> str | None:
     """Return the member with the records of a page: by its name, or since no other has objects."""
-    lists = {name: value for name, value in body.items() if isinstance(value, list)}
+    lists = {name: each for name, each in body.items() if isinstance(each, list)}
+    lists = {name: each for name, each in lists.items() if not _has_links(each)}
     arrays = [name for name in lists if all(isinstance(each, dict) for each in lists[name])]
     for name in arrays:
-        if name.lower() in _LISTS:
+        if is_usual_list(name):
             return name
     filled = [name for name in arrays if lists[name]]
     if len(filled) == 1:
         return filled[0]
     return None if any(lists.values()) else next(iter(arrays), None)
+
+
+def is_usual_list(name: str) -> bool:
+    return _LISTS.fullmatch(plain_name(name)) is not None
+
+
+def _has_links(array: list[Any]) -> bool:
+    are_links = [isinstance(each, dict) and {"href", "rel"} <= each.keys() for each in array]
+    return bool(array) and all(are_links)
+
+
+def plain_name(name: str) -> str:
+    """Return a name without its style: ``nextLink`` of ``@odata.nextLink``, ``next_link``."""
+    return re.sub("[^a-z]", "", name.lower()).removeprefix("odata")
 
 
 # What a table in text may be sent as, if the name of its file says so.
@@ -239,7 +268,9 @@ def plain_text(body: bytes) -> str | None:
 
 def _decode(content: bytes, charset: str | None) -> str | None:
     """Return a body as text: in the UTF-8, -16 or -32 that is detected, else in its charset."""
-    for encoding in (json.detect_encoding(content), charset):
+    # What is called ISO-8859-1 is Windows' (WHATWG), where 0x80 is the euro sign.
+    is_latin = (charset or "").lower() in ("iso-8859-1", "latin1", "us-ascii")
+    for encoding in (json.detect_encoding(content), "cp1252" if is_latin else None, charset):
         # A service may declare any of Python's codecs. "undefined" and "idna" raise a UnicodeError
         # that is not a UnicodeDecodeError; "base64" raises a LookupError.
         with suppress(UnicodeError, LookupError):

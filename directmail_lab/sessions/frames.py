@@ -20,14 +20,14 @@ from ..exchange.bodies import (
     Path,
     decode_text,
     leaves,
-    path_of_records,
     plain_text,
     read_json,
     separators_of,
+    unpack,
     unwrap,
 )
 from ..exchange.httpx_values import httpx
-from ..exchange.next_page import LAST, PageList, only_list, page_of
+from ..exchange.next_page import Next, Seen, page_of, path_of_rows, step
 from ..exchange.operations import take_name
 from ..exchange.values import media_type_of
 from ..redaction.key import KeySearch
@@ -153,12 +153,12 @@ def frame(
     if isinstance(body, pd.DataFrame) and isinstance(given, httpx.Response):
         body = _with_numbers(body)
         body.attrs.update(_describe(given))
-        _warn_of_more(given, len(body))
+        _warn_of_more([given])
         return as_records(body)
-    records, envelope = unwrap(body, _path_of_rows(body, rows_at))
+    records, envelope = unwrap(body, _path_of_rows(body, rows_at, given))
     table = _table(records if isinstance(records, list | tuple) else [records], given)
-    if isinstance(records, list) and isinstance(given, httpx.Response):
-        _warn_of_more(given, len(records))
+    if isinstance(records, list):
+        _warn_of_more([given])
     if envelope is not None:
         table.attrs["envelope"] = envelope
     return table
@@ -170,7 +170,7 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
     good: list[object] = []
     failures: list[str] = []
     tables = 0
-    for position, result in enumerate(results):
+    for position, result in enumerate(_kept(results, good)):
         try:
             body = _read(result, on_error)
         except Exception as error:  # get_many() returns errors of any kind
@@ -180,8 +180,7 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
         if isinstance(body, pd.DataFrame):
             body = body.to_dict("records")
             tables += 1
-        is_page = isinstance(result, httpx.Response) and received_of(result).is_page
-        found, _ = unwrap(body, _path_of_rows(body, rows_at, is_page=is_page))
+        found, _ = unwrap(body, _path_of_rows(body, rows_at, result))
         records += found if isinstance(found, list) else [found]
         good.append(result)
     if failures:
@@ -189,6 +188,8 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
             f"{len(failures)} of {plural(len(failures) + len(good), 'response')} failed, and are "
             f"left out: {shorten('; '.join(failures), 500, placeholder=' …')}."
         )
+    if rows_at is not None:
+        _warn_of_more(good)
     table = _table(records, good[0] if good else None)
     if tables and tables == len(good):
         table = _with_numbers(table)
@@ -196,28 +197,51 @@ def _frame_of_many(results: Any, rows_at: str | None, on_error: str) -> pd.DataF
     return table
 
 
-def _path_of_rows(body: object, rows_at: str | None, *, is_page: bool = False) -> Path:
-    """Return where the rows of a body are: also in a list with nothing but page data beside it."""
+def _kept(results: Iterable[Any], good: list[object]) -> Iterator[Any]:
+    """Yield each result. The error of a page has those that came, and the rest."""
+    try:
+        yield from results
+    except Exception as error:
+        if good:
+            vars(error).update(came=good, rest=results)
+            error.add_note(
+                f"Page {len(good) + 1} failed. To keep the {plural(len(good), 'page')} before it, "
+                "and to go on from there: import sys; error = sys.last_value; "
+                "frame([*error.came, *error.rest])."
+            )
+        raise
+
+
+def _path_of_rows(body: object, rows_at: str | None, source: object) -> Path:
+    """Return where the rows of a body are."""
     if rows_at == "auto":
-        path = () if is_page else only_list(body)
-        return path or path_of_records(body, is_page=is_page)
+        is_page = isinstance(source, httpx.Response) and received_of(source).is_page
+        return path_of_rows(body, is_page=is_page)
     return () if rows_at is None else tuple(rows_at.split("."))
 
 
-def _warn_of_more(response: httpx.Response, count: int) -> None:
-    """Warn if a response that was not requested by `pages` says that it is only one page."""
-    if received_of(response).is_page:
+def _warn_of_more(results: list[Any]) -> None:
+    """Warn of responses that `pages` did not request, and that say that they are only one page."""
+    found = []
+    for result in results:
+        if not isinstance(result, httpx.Response) or received_of(result).is_page:
+            continue
+        page = page_of(result, dict(result.url.params))
+        seen, answer = step(Seen(), page)
+        is_led = isinstance(answer, Next) and not answer.counts
+        if page.content and (seen.is_short or is_led or True in page.flags):
+            count = len(page.records or ())
+            of_all = f" of {seen.total:,}" if seen.total > count else ""
+            path = _without_key(str(_describe(result)["path"]))
+            found.append((f"{count:,}{of_all} records.", f'For all: frame(pages("{path}")).'))
+    if not found:
         return
-    found = PageList()
-    page = page_of(response, dict(response.url.params))
-    following = found.next_of(page) or LAST
-    if found.is_short or following.address or following.member or True in page.flags():
-        of_all = f" of {found.total:,}" if found.total > count else ""
-        path = _without_key(str(_describe(response)["path"]))
-        warn_caller(
-            f"This is one page of a list: {count:,}{of_all} records.",
-            f'For all: frame(pages("{path}")).',
-        )
+    what, advice = found[0]
+    if len(results) == 1:
+        warn_caller(f"This is one page of a list: {what}", advice)
+    else:
+        of_all = plural(len(results), "response")
+        warn_caller(f"{len(found)} of {of_all} are one page of a list. The first: {what}", advice)
 
 
 # -- responses ---------------------------------------------------------------------------------
@@ -238,9 +262,11 @@ def _read(value: Any, on_error: str) -> Any:
                 error.add_note('frame(…, on_error="keep") makes a frame of its body.')
             raise error
         separators = separators_of(tuple(response.headers.items()), response.url.path)
-        if separators and response.content.strip():
-            return _table_of_csv(response, separators)
         value = response.content
+        # Some services send JSON, or a page that says what is wrong, as text/csv.
+        is_table = value.strip() and not value.lstrip().startswith((b"<", b"[", b"{"))
+        if separators and is_table:
+            return _table_of_csv(response, separators)
     if isinstance(value, bytes | bytearray):
         charset = response.charset_encoding if response else None
         value, problem = read_json(bytes(value), charset, redacted=_without_key)
@@ -295,7 +321,10 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
 
 
 def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
-    content = response.content
+    try:
+        content = unpack(response.content)
+    except ValueError as error:
+        raise _not_json(f"is {error}", response) from None
     text = decode_text(content, response.charset_encoding)
     if "\ufffd" in text and "\ufffd".encode() not in content:
         text = content.decode("cp1252", "replace")
@@ -304,8 +333,12 @@ def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
         return _read_csv(_without_key(text), separators)
     except pd.errors.ParserError as error:
         numbers = re.findall(r"\d+", str(error))
-    expected, line, seen = numbers if len(numbers) == 3 else "???"
-    problem = f"is not a table of CSV: line {line} has {seen} fields, where {expected} are expected"
+    problem = "is not a table of CSV: a quotation mark is missing"
+    if len(numbers) == 3:
+        expected, line, seen = numbers
+        problem = (
+            f"is not a table of CSV: line {line} has {seen} fields, where {expected} are expected"
+        )
     raise _not_json(problem, response)
 
 
@@ -326,10 +359,23 @@ def _read_csv(text: str, separators: str) -> pd.DataFrame:
     if header and len(counts) == 1:
         warn_caller(f"The table begins in line {header + 1}: the lines above are left out.")
         text = text.split("\n", header)[header]
-    _refuse_wide(max(counts) + 1)
+    columns = max(counts) + 1
+    _refuse_wide(columns)
     table = pd.read_csv(
-        io.StringIO(text), sep=separator, header=None, dtype="string", keep_default_na=False
+        io.StringIO(text),
+        sep=separator,
+        header=None,
+        dtype="string",
+        keep_default_na=False,
+        skip_blank_lines=columns > 1,
     )
+    cells = [cell for cell in table.to_numpy().flat if "\n" in str(cell)]
+    inside = [line for cell in cells for line in cell.split("\n")[1:]]
+    if columns > 1 and any(line.count(separator) >= columns - 1 for line in inside):
+        warn_caller(
+            "A quoted cell contains lines like those of the table.",
+            "If a quotation mark is missing, so are rows: see response.text.",
+        )
     names = _unique_names([(name,) for name in table.iloc[0]])
     return table.iloc[1:].set_axis(names, axis=1).reset_index(drop=True)
 

@@ -13,7 +13,7 @@ from ..arguments import argument_error, check_number
 from ..display import Progress, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.httpx_values import httpx, parse_url
-from ..exchange.next_page import Next, Page, PageList, page_of, uncertain_token
+from ..exchange.next_page import End, Next, Seen, Way, page_of, parameter_of, refusal, step
 from ..exchange.sent_values import add_params, json_text
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
@@ -28,8 +28,7 @@ Result = httpx.Response | Exception
 
 
 _MOST_PAGES = 1_000
-_MOST_EMPTY_PAGES = 25
-_NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
+_MOST_EMPTY_PAGES = 2
 _INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
 
 
@@ -141,6 +140,25 @@ def _moved(place: Place, parameter: str, value: object) -> Place:
     return url.copy_set_param(parameter, value), ""
 
 
+class Known:
+    """The records that came before, by each field that differs in all those of a first page."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, set[str]] | None = None
+
+    def add(self, records: list[Any]) -> list[int]:
+        """Add the records of a page; return how many came before, by each of the fields."""
+        rows = [each if isinstance(each, dict) else {"": each} for each in records]
+        values = {name: {repr(row.get(name)) for row in rows} for name in (rows or [{}])[0]}
+        if self._values is None and rows:
+            self._values = {name: set() for name in values if len(values[name]) == len(rows)}
+        counts = []
+        for name, seen in (self._values or {}).items():
+            counts.append(len(values.get(name, set()) & seen))
+            seen |= values.get(name, set())
+        return counts
+
+
 class Pages(Iterator[httpx.Response]):
     """The pages of a list. Each is requested when it is asked for, and is yielded once.
 
@@ -156,42 +174,32 @@ class Pages(Iterator[httpx.Response]):
         max_pages: int | None,
         method: str,
         json: Mapping[str, Any] | None,
-        cursor: str | tuple[str, str] | None,
-        **names: str | None,
+        **ways: str | tuple[str, str] | None,
     ) -> None:
-        given = {option: name for option, name in names.items() if name is not None}
-        for option, name in given.items():
-            if not isinstance(name, str):
-                raise argument_error(
-                    f'{option}= is the name of a parameter, such as {option}="{option}". To start '
-                    f'elsewhere: params={{"{option}": {name!r}}}.'
-                )
-        if len(given) > 1 or (given and cursor is not None):
-            raise argument_error("pages() takes only one of page=, offset= and cursor=.")
         check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
-        member, parameter = cursor if isinstance(cursor, tuple) else (cursor, None)
-        pages = PageList(given.get("page"), given.get("offset"), member, parameter)
         path, params = add_params(path, params)
         url = session.client.build_request("GET", path, params=params).url
-        start = (url, "" if json is None else json_text(json))
-        counter = pages.page or pages.offset
-        if counter and counter not in _query(start):
-            start = _moved(start, counter, 1 if pages.page else 0)
+        shown = session.recording.redactor.text(url.path)
         self._session = session
         self._method = method
-        self._pages = pages
-        self._place: Place | None = start  # None after the last page
-        shown = session.recording.redactor.text(url.path)
+        self._seen = Seen(_way_of(ways))
+        self._end = End()
+        # None after the last page.
+        self._place: Place | None = (url, "" if json is None else json_text(json))
+        self._known = Known()
         self._title = f"{method} {shown}"
         self._call = f'pages("{shown}"'
-        self._requested: set[Place] = set()
-        # Why records may be missing, and what to do.
-        self._problem = ""
-        self._advice = ""
-        self._responses = self._each(max_pages)
+        self._most = max_pages
+        self._responses = self._each()
 
     def __next__(self) -> httpx.Response:
-        return next(self._responses)
+        try:
+            return next(self._responses)
+        except StopIteration:
+            raise
+        except BaseException:
+            self._responses = self._each()  # whoever asks again gets the page that failed
+            raise
 
     def __repr__(self) -> str:
         return (
@@ -199,124 +207,84 @@ class Pages(Iterator[httpx.Response]):
             "frame(pages(…)) makes one frame of them all.>"
         )
 
-    def _each(self, max_pages: int | None) -> Iterator[httpx.Response]:
+    def _each(self) -> Iterator[httpx.Response]:
         with Progress(self._title, unit="page") as bar:
-            for _ in range(max_pages or _MOST_PAGES):
+            while self._seen.pages < (self._most or _MOST_PAGES):
                 response = self._next_page()
                 if response is None:
                     return
-                if self._pages.received:
+                if self._seen.received:
                     bar.unit = "record"
-                    bar.total = self._pages.total
-                    bar.done = self._pages.received - 1
+                    bar.total = self._seen.total
+                    bar.done = self._seen.received - 1
                 bar.update()
                 yield response
-        if max_pages is None and self._place is not None:
+        if self._most is None and self._place is not None:
             warn_caller(f"Stopped after {_MOST_PAGES} pages.", "For more: pages(…, max_pages=…).")
 
     @hide_frames  # the locals contain bodies
     def _next_page(self) -> httpx.Response | None:
         """Return the next page that has records, or a first one without; None after the last."""
-        for _ in range(_MOST_EMPTY_PAGES):
-            is_first = not self._requested
+        empty = 0
+        while self._place is not None and empty < _MOST_EMPTY_PAGES:
             place = self._place
-            if place is None or place in self._requested:
-                self._warn_if_incomplete()
-                return None
-            self._requested.add(place)
             response = self._sent(place)
-            page = self._read(place, response)
-            self._place = None if page is None else self._next_place(place, page)
-            if page is not None:
-                is_list = page.records is not None or page.body == {}
-                if is_first or page.content or not is_list:
-                    return response
-        self._place = None
-        self._problem = f"{_MOST_EMPTY_PAGES} pages without records came one after the other."
+            self._place = None
+            before = self._seen.pages
+            empty += 1
+            if response.status_code >= 400:
+                self._end = refusal(self._seen, response.status_code)
+                continue
+            page = page_of(response, _query(place))
+            page.known = self._known.add(page.records or [])
+            self._seen, answer = step(self._seen, page)
+            if isinstance(answer, End):
+                self._end = answer
+            else:
+                self._place = self._place_of(place, answer)
+            if self._seen.pages > before and (before == 0 or page.content):
+                return response
+        if self._place is not None:
+            self._place = None
+            self._end = End(f"{empty} pages without records came one after the other.")
         self._warn_if_incomplete()
         return None
 
     def _sent(self, place: Place) -> httpx.Response:
+        """Return the response for a page, which may be a refusal of one after the first."""
         url, content = place
         options: dict[str, Any] = {"json": _members(content)} if content else {}
         # A page is read, also by POST: whoever runs a cell again searches again.
-        return self._session.client.request(
+        response = self._session.client.request(
             self._method, url, extensions={IF_SENT: "send"}, **options
         )
+        is_refusal = 400 <= response.status_code < 500 and response.status_code != 429
+        if not (self._seen.pages and is_refusal):
+            received_of(check(response, self._session.base_url)).is_page = True
+        return response
 
-    def _read(self, place: Place, response: httpx.Response) -> Page | None:
-        """Return a page; None if a number that was counted led to no page, or to an earlier one."""
-        pages = self._pages
-        asked = pages.asked
-        parameter = f"?{asked.parameter}={asked.value}" if asked and asked.parameter else ""
-        after_the_last = [404]
-        if not pages.page and not pages.offset:
-            # A strict service responds with 400 to a parameter that nobody has named.
-            after_the_last += [400, 416, 422]
-        if asked is not None and asked.counts and response.status_code in after_the_last:
-            if pages.says_more:
-                self._problem = f"{parameter} has status {response.status_code}."
-                self._advice = _NAME_THE_WAY
-            return None
-        received_of(check(response, self._session.base_url)).is_page = True
-        page = page_of(response, _query(place))
-        if not self._is_repeated(place, page):
-            return page
-        if len(self._requested) == 2 or pages.says_more:
-            self._problem = f"{parameter or 'The next link'} leads to a page that came before."
-            self._advice = _NAME_THE_WAY
-            if asked is not None and asked.member:
-                self._advice = f'cursor=("{asked.member}", "…")'
-        return None
-
-    def _is_repeated(self, place: Place, page: Page) -> bool:
-        """Return whether a page came before, and leads to one that did."""
-        pages = self._pages
-        if pages.ignores_the_number(page):
-            return True
-        link = pages.link_of(page) if pages.has_seen(page) else None
-        return link is not None and self._place_of(place, link) in self._requested
-
-    def _next_place(self, place: Place, page: Page) -> Place | None:
-        """Return the place of the page after this one; None if it is the last."""
-        answer = self._pages.next_of(page)
-        if answer is not None:
-            return self._place_of(place, answer)
-        if self._pages.says_more:
-            self._problem = "The last page says that there are more, but not how to request them."
-        elif self._pages.cursor:
-            self._problem = f"There may be more: the page has no field {self._pages.cursor!r}."
-        else:
-            self._problem = "There may be more: the last page does not say that it is the last."
-        token = uncertain_token(page)
-        way = 'cursor=("FIELD", "PARAMETER")' if self._pages.cursor else _NAME_THE_WAY
-        self._advice = f'cursor="{token}"' if token else way
-        return None
-
-    def _place_of(self, place: Place, answer: Next) -> Place | None:
+    def _place_of(self, place: Place, answer: Next) -> Place:
         url, content = place
         if answer.address:
             return self._checked(url.join(parse_url(answer.address))), content
-        if answer.parameter:
-            return _moved(place, answer.parameter, answer.value)
-        return None
+        return _moved(place, answer.parameter, answer.value)
 
     def _warn_if_incomplete(self) -> None:
-        pages = self._pages
-        if pages.repeated and not self._problem:
-            self._problem = f"{pages.repeated:,} of them have the id of one before."
-            self._advice = _NAME_THE_WAY
-        if not self._problem and not pages.is_short:
+        seen = self._seen
+        problem = self._end.problem
+        if seen.repeated and not problem:
+            problem = f"{seen.repeated:,} of them came before."
+        if not problem and not seen.is_short:
             return
-        if pages.received is None:
+        if seen.received is None:
             came = "no list of records"
-        elif pages.is_short:
-            came = f"{pages.received:,} of {plural(pages.total, 'record')}"
+        elif seen.is_short:
+            came = f"{seen.received:,} of {plural(seen.total, 'record')}"
         else:
-            came = plural(pages.received, "record")
-        text = f"{self._title}: {came} came. {self._problem}"
-        if self._advice:
-            text += f" For all, name the parameter: {self._call}, {self._advice})."
+            came = plural(seen.received, "record")
+        text = f"{self._title}: {came} came. {problem}"
+        if self._end.advice:
+            text += f" For all, name the parameter: {self._call}, {self._end.advice})."
         warn_caller(text.rstrip())
 
     def _checked(self, url: httpx.URL) -> httpx.URL:
@@ -330,3 +298,24 @@ class Pages(Iterator[httpx.Response]):
             "nothing was sent there.",
             'Try pages(…, page="page").',
         )
+
+
+def _way_of(options: Mapping[str, Any]) -> Way:
+    """Return the way to the next page that the caller of `pages` names."""
+    given = {option: name for option, name in options.items() if name is not None}
+    for option, name in given.items():
+        is_pair = option in ("cursor", "after") and isinstance(name, tuple)
+        if not isinstance(name, str) and not is_pair:
+            raise argument_error(
+                f'{option}= is the name of a parameter, such as {option}="{option}". To start '
+                f'elsewhere: params={{"{option}": {name!r}}}.'
+            )
+    if len(given) > 1:
+        raise argument_error("pages() takes only one of page=, offset=, cursor= and after=.")
+    for option, name in given.items():
+        if isinstance(name, tuple):
+            return Way(option, name[1], name[0])
+        if option == "cursor":
+            return Way(option, parameter_of(name.rpartition(".")[2]), name)
+        return Way(option, name, "id")
+    return Way()

@@ -686,6 +686,7 @@ class Session:
         page: str | None = None,
         offset: str | None = None,
         cursor: str | tuple[str, str] | None = None,
+        after: str | tuple[str, str] | None = None,
         max_pages: int | None = None,
         method: str = "GET",
         json: Mapping[str, Any] | None = None,
@@ -697,11 +698,11 @@ class Session:
         (``next_cursor`` is the value of the parameter ``cursor``), or by a
         number of records or pages (``total``, ``X-Total-Count``) beside the
         ``page``, ``offset`` or ``limit`` of the body or the query. If it says
-        so in another way, give ``page``, ``offset`` or ``cursor``. A warning
-        such as ``3 of 7 records`` says that the list may not be whole. There is
-        one, too, if a first page says nothing of others, and has 10, 15, 20,
-        25, 30, 50, 100, … records. ``frame(pages(…))`` is one frame of all
-        records.
+        so in another way, give ``page``, ``offset``, ``cursor`` or ``after``.
+        A warning such as ``3 of 7 records`` says that the list may not be
+        whole. There is one, too, if a first page says nothing of others, and
+        has 10, 15, 20, 25, 30, 50, 100, … records. ``frame(pages(…))`` is one
+        frame of all records.
 
         Parameters
         ----------
@@ -712,11 +713,12 @@ class Session:
             such as ``{"limit": 100, "page": 0}``.
         page
             The name of the query parameter for the page number. It starts at
-            its value in ``params``, or at 1. As long as a total, a flag or the
-            link to the next page announces more, the list goes on. Without any,
-            it ends after a page with fewer records than the first. It always
-            ends before an empty page, a repeated page or a 404, and only there
-            if no list is recognised in the pages.
+            its value in ``params``, or at the number of the service's first
+            page: 0 or 1. As long as a total, a flag or the link to the next
+            page announces more, the list goes on. Without any, it ends after a
+            page with fewer records than the first. It always ends before an
+            empty page, a repeated page or a 404, and only there if no list is
+            recognised in the pages.
         offset
             The name of the query parameter for the number of the first record.
             It starts at its value in ``params``, or at 0. The list ends as with
@@ -726,6 +728,10 @@ class Session:
             ``"next_cursor"`` or ``"meta.next_cursor"``. The query parameter has
             the same name without ``next``: ``cursor``. If it has another one,
             give both: ``("next_cursor", "start_cursor")``.
+        after
+            The name of the query parameter for the ``id`` of the last record:
+            ``"starting_after"``. If the records' ids have another name, give
+            both: ``("uuid", "starting_after")``.
         max_pages
             How many pages to request at most. By default 1,000, with a warning
             if there are more.
@@ -742,14 +748,16 @@ class Session:
         Raises
         ------
         ServiceError
-            The service responded with an error status.
+            The service responded with an error status: to the first page, or
+            429 or 5xx to a later one. Whoever asks for the next page again gets
+            the one that failed.
         AddressError
             The link to the next page leads to another server. Nothing is sent
             there.
         ValueError
-            More than one of ``page``, ``offset`` and ``cursor`` is given, one
-            of them is no name, or ``max_pages`` is less than 1. Nothing is
-            sent.
+            More than one of ``page``, ``offset``, ``cursor`` and ``after`` is
+            given, one of them is no name, or ``max_pages`` is less than 1.
+            Nothing is sent.
 
         Examples
         --------
@@ -773,6 +781,7 @@ class Session:
             page=page,
             offset=offset,
             cursor=cursor,
+            after=after,
         )
 
     @hide_frames

@@ -438,7 +438,7 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
 def shows_nothing(response: httpx.Response) -> bool:
     """Return whether a response is a list without any record: a search that found nothing."""
     body, _ = read_json(response.content)
-    records, others = unwrap(body, path_of_records(body, is_page=True))
+    records, others = unwrap(body, path_of_records(body))
     return records == [] and (not others or bool(only_list(body)))
 
 
