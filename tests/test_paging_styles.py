@@ -435,7 +435,7 @@ def drf(query: Query, address: str) -> Any:
 HTML = Reply("<html>", {"Content-Type": "text/html"})
 LINKS = [{"rel": "self", "href": "https://api.example.test/lists"}]
 
-# Of each service: its style, how it is asked, how many records come, what is said, and how many
+# The style of each service, how it is asked, how many records come, what is said, and how many
 # requests are sent for the three pages of seven records.
 SERVICES: dict[str, tuple[Style, dict[str, Any], int, str, int]] = {
     "Stripe": (last_id, {}, 3, r'are more.* pages\("/v1/list", after="starting_after"\)', 1),

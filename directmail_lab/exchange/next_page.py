@@ -1,7 +1,7 @@
 """What the pages of a list say about the next one.
 
 `step` folds the pages: it returns what is known of the list after one more page, and how to request
-the `Next`, or the `End`. The first of the `_RULES` that knows an answer gives it.
+the `Next`, or the `End`. The first of the `_RULES` that knows which gives it.
 
 An end is believed on evidence: on one strong sign, or on two weak ones that agree. Strong: a flag;
 an empty page; a link, a token or a total that announced more before, and does not any more; the
@@ -505,7 +505,7 @@ def _statements(seen: Seen, page: Page, counter: Counter | None) -> dict[str, bo
     return said
 
 
-# -- the rules: each returns an answer, or None if it knows none -----------------------------------
+# -- the rules: each returns what is next, or None if it does not know ------------------------------
 
 
 def _by_flag(_seen: Seen, page: Page) -> End | None:
