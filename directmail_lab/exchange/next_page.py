@@ -505,7 +505,7 @@ def _statements(seen: Seen, page: Page, counter: Counter | None) -> dict[str, bo
     return said
 
 
-# -- the rules: each returns what is next, or None if it does not know ------------------------------
+# -- the rules: each returns what is next, or None if it does not know -----------------------------
 
 
 def _by_flag(_seen: Seen, page: Page) -> End | None:
