@@ -12,6 +12,7 @@ has the same calls: get, record and so on. help(dm.get) explains one.
     get(path)                  any other path: an httpx.Response
     post, put, patch, delete   writes, if session().allow_writes = True
     request("HEAD", path)      any other method
+    post_many(path, rows)      each row of a table, once
     get_many(paths)            several paths at once, in the same order
     pages(path)                the pages of a list, one after the other
     frame(response)            a body, JSON or CSV, as a DataFrame

@@ -24,6 +24,7 @@ from .sessions.current import (
     pages as pages,
     patch as patch,
     post as post,
+    post_many as post_many,
     put as put,
     record as record,
     replay as replay,

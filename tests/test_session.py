@@ -420,7 +420,8 @@ def test_a_session_that_is_dropped_leaves_no_filter_on_the_loggers(service, is_c
 
 def test_tab_after_a_session_shows_what_its_user_needs(live):
     """What only this package needs are functions of its module."""
-    calls = "get get_many pages post put patch delete request me me_async live record replay close"
+    calls = "get get_many pages post post_many put patch delete request me me_async"
+    modes = "live record replay close"
     facts = "base_url templates client async_client recording mode cassette allow_writes"
     shown = [name for name in dir(live) if not name.startswith("_")]
-    assert shown == sorted(f"{calls} {facts}".split())
+    assert shown == sorted(f"{calls} {modes} {facts}".split())

@@ -470,17 +470,19 @@ def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(run, account
 
 def test_the_guides_mailing_goes_on_where_it_broke(run, account, capsys):
     mailing = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)[0]
-    loop, _, _ = mailing.partition("mailing =")
-    run(loop.replace("recipients.to_dict", "recipients.head(2).to_dict"))
-    first = run("[letter['id'] for letter in letters]")
+    first_two, _, _ = mailing.partition("recipients[")
+    run(first_two.replace('letters", recipients)', 'letters", recipients.head(2))'))
+    first = run("mailing['response.id'].tolist()")
     capsys.readouterr()
     failed = run(mailing)
     frame = run("mailing")
 
     assert account.requests[LETTERS] == 3
-    assert "3 writes: 2 kept, 1 sent." in capsys.readouterr().out
-    assert frame["id"].tolist()[:2] == first
-    assert frame["id"].nunique() == 3
+    printed = capsys.readouterr().out
+    assert "3 rows: 2 kept, 1 not sent. Nothing was sent." in printed
+    assert printed.endswith("3 rows: 2 kept, 1 sent.\n")
+    assert frame["response.id"].tolist()[:2] == first
+    assert frame["outcome"].tolist() == ["kept", "kept", "sent"]
     assert failed.empty
 
 

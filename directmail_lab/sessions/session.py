@@ -792,6 +792,78 @@ class Session:
         return self._send("post", "POST", path, options, if_sent)
 
     @hide_frames
+    def post_many(
+        self,
+        /,
+        path: str,
+        rows: pd.DataFrame | Iterable[dict[str, Any]],
+        *,
+        if_sent: IfSent | httpx.Response = "keep",
+        dry_run: bool = False,
+    ) -> pd.DataFrame:
+        """Send each row of a table in a POST request of its own, once.
+
+        It needs a recording, which knows after a restart what was sent. Call it
+        again, also with corrected rows, and it sends what is left. If the
+        service refuses a row for the rate (429), it waits and sends the row
+        again. After three new failures in a row, it stops. A line at the end
+        counts the outcomes.
+
+        Parameters
+        ----------
+        path
+            The path below the base address.
+        rows
+            A DataFrame, or a dict for each row. The column ``address.city`` is
+            the field ``city`` of ``address``. An empty cell is sent as null.
+            Whole numbers that are floats beside empty cells are integers. All
+            bodies are made before the first row is sent.
+        if_sent
+            As in `request`. By default, a row that was sent is not sent again.
+            A response, such as the one to a read that found the letter, settles
+            a single row.
+        dry_run
+            Send nothing: return the outcome of each row so far, and its body.
+
+        Returns
+        -------
+        DataFrame
+            A row for each, with the same index. ``outcome`` (string) is
+            ``sent``; ``kept`` (sent before); ``replayed``; ``refused`` (a
+            status of 4xx: sent when called again); ``unknown`` (no response,
+            3xx or 5xx: not sent again unasked); or ``not sent``. ``status``
+            (Int64) is the response's, ``error`` (string) what it says of its
+            errors and their fields, and ``response`` (object) its body. The
+            fields of the bodies of rows that were sent follow, such as
+            ``response.id``. A dry run has the column ``body``, too.
+
+        Raises
+        ------
+        WriteRefusedError
+            The session does not allow writes. Nothing is sent.
+        DirectMailLabError
+            The session has no cassette. Nothing is sent.
+        ValueError
+            A body cannot be made: the message names its row and column. Nothing
+            is sent.
+
+        Examples
+        --------
+        >>> with dm.stand_in() as service:
+        ...     session = dm.connect(service.base_url, service.api_key)
+        ...     session.allow_writes = True
+        ...     with dm.record("mailing"):
+        ...         rows = [{"to": "Ann"}, {"to": "Bob"}]
+        ...         mailing = dm.post_many("/v1/letters", rows)
+        >>> mailing["outcome"].tolist()
+        ['sent', 'sent']
+        """
+        from .mailing import post_many
+
+        options = _checked("post_many", {}, if_sent)
+        return post_many(self, open_cassette(self), path, rows, dry_run=dry_run, **options)
+
+    @hide_frames
     def put(
         self, /, path: str, *, if_sent: IfSent | httpx.Response = "refuse", **options: Any
     ) -> httpx.Response:

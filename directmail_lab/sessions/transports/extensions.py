@@ -64,6 +64,9 @@ class Call:
         Whether its caller gets the response with its body.
     batch
         The requests that are sent together with it.
+    is_row
+        Whether it is a row of `post_many`, which tells of all rows at its end. If it was refused
+        for the rate (429), it is sent again.
     sent
         What of it was sent.
     is_ours
@@ -81,6 +84,7 @@ class Call:
     send: Callable[[httpx.Request], Any] | None = None
     reads_at_once: bool = False
     batch: Batch | None = None
+    is_row: bool = False
     sent: Sent = Sent.NOTHING
     is_ours: bool = False
     attempt: int = 0

@@ -313,7 +313,9 @@ class _Attempts:
             is_retried = outcome.status_code in _RETRIED_STATUSES
         is_one_too_many = reading is not None and self._is_one_too_many(reading)
         self._settle(None if is_one_too_many else reading)
-        if not (is_retried and self._transport.retry and _may_repeat(self._request)):
+        is_row_refused = self._call.is_row and reading is not None and reading.status == 429
+        may_repeat = is_row_refused or _may_repeat(self._request)
+        if not (is_retried and self._transport.retry and may_repeat):
             return False
         now = self._clock()
         if reading is not None and is_one_too_many:

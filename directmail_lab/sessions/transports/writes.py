@@ -289,7 +289,7 @@ def _noted(
     finally:
         if call.number:
             write.answered(recording, call.number)
-        if call.sent is not Sent.NOTHING:
+        if call.sent is not Sent.NOTHING and not call.is_row:
             is_success = 0 < write.status < 400
             failed = f"failed ({write.status or 'no response'})"
             execution.outcomes.append("sent" if is_success else failed)
