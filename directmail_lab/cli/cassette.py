@@ -255,7 +255,7 @@ def write_tests(
         path = find_cassette(name)
         _write(target, first_tests(read_cassette(path), name), force)
         return
-    for path in _cassettes_below(Path(name)):
+    for path in _files_of([name]):
         own = path.relative_to(name).with_suffix("").as_posix()
         file = re.sub(r"\W+", "_", f"test_{own}")
         text = first_tests(read_cassette(path), command_name(path, own))

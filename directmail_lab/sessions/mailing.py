@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ..arguments import argument_error
-from ..display import ProgressBar, plural, say_in_notebook
+from ..display import Progress, plural, say_in_notebook
 from ..errors import AlreadySentError, DirectMailLabError, NotRecordedError, OutcomeUnknownError
 from ..exchange.bodies import read_json
 from ..exchange.httpx_values import httpx, request_value
@@ -150,7 +150,7 @@ def _send(
     failure.
     """
     failures = 0
-    with ProgressBar(len(requests), desc="POST", unit="row") as bar:
+    with Progress("POST", len(requests), "row") as bar:
         for request, status, row in zip(requests, statuses, found, strict=True):
             is_new = _sent(session, request, row)
             bar.update()
