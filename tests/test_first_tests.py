@@ -36,7 +36,7 @@ def tour() -> Path:
         answered(get("/v1/text"), "<p>"),
         answered(get("/v1/busy"), "{}", status=429),
         answered(get("/v1/down"), "{}", status=503),
-        replace(cut, response=replace(cut.response, incomplete="read_error")),
+        replace(cut, response=replace(cut.response, cut="read_error")),
         private,
         letter("Ann"),
     )
