@@ -99,7 +99,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a_certificate: Path)
     # Another test's service may have had the same port: forget what is known by address.
     monkeypatch.setattr(settings, "_connected", set())
     monkeypatch.setattr(current._current, "asked", {})
-    monkeypatch.setattr(current._current, "has_failed", False)
+    monkeypatch.setattr(current._current, "may_write", True)
     monkeypatch.setattr(writes, "_sent", {})
     # Forget the keys of earlier tests that are not yet garbage-collected.
     monkeypatch.setattr(credentials, "_holders", weakref.WeakValueDictionary())

@@ -2,17 +2,23 @@
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 import pydoc
 import re
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 
 import pytest
 from faulty_service import FaultyService
 
 import directmail_lab as dm
-from directmail_lab import questions
+from directmail_lab import Session, questions
+from directmail_lab.credentials import ApiKey
+from directmail_lab.notebook.login import SignInRequest, sign_in
+from directmail_lab.sessions import current
 
 NAMES = [name for name in dir(dm) if name != "__version__"]
 WRITES = ("post", "put", "patch", "delete", "request")
@@ -182,3 +188,86 @@ def test_readings_that_contradict_the_stated_unit_cause_a_warning(service):
 
     with pytest.warns(UserWarning, match="epoch_s"):
         dm.rate_limits()
+
+
+CALLS = ("record", "replay", "live", "connect", "login")
+
+
+def call(service: FaultyService, name: str, fails: bool) -> None:
+    """Call one of `CALLS`, at a cassette or an address that lets it fail."""
+    cassette = "damaged" if fails else "fine"
+    url = "http://a b" if fails else service.base_url
+    match name:
+        case "record":
+            dm.record(cassette)
+        case "replay":
+            dm.replay(cassette)
+        case "live":
+            dm.live()
+        case "connect":
+            dm.connect(url, service.api_key, allow_writes=True)
+        case "login":
+            key = ApiKey(service.api_key)
+            sign_in(SignInRequest(address=url, key=key, options={"allow_writes": True}))
+
+
+@dataclass
+class Expected:
+    """Whether a letter may be sent after some of `CALLS`."""
+
+    mode: str | None = None
+    is_blocked: bool = False  # until a mode is entered
+    is_wrong_session: bool = False  # until there is another one
+    waits_for_key: bool = False  # as record() does in a replay
+
+    def failed(self, name: str) -> None:
+        if name in ("record", "replay", "live"):
+            self.is_blocked = True
+            self.waits_for_key = False
+        self.is_wrong_session |= name == "connect"
+
+    def succeeded(self, name: str, mode: str) -> None:
+        if name in ("connect", "login"):
+            assert mode == ("record" if self.waits_for_key else "live")
+            self.is_wrong_session = False
+        elif mode != "replay":
+            self.is_wrong_session = False
+        self.is_blocked &= mode != "record" and name != "live"
+        self.waits_for_key = name == "record" and mode == "replay"
+        self.mode = mode
+
+    @property
+    def is_sent(self) -> bool:
+        return self.mode in ("live", "record") and not (self.is_blocked or self.is_wrong_session)
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was sent")
+@pytest.mark.parametrize("failing", range(3))
+def test_after_a_mode_that_failed_no_letter_goes_out_unrecorded(
+    service, tmp_path, monkeypatch, failing
+):
+    """In all orders of three calls of which one fails; a sign-in goes on with what record() was."""
+    monkeypatch.setenv("DIRECTMAIL_CASSETTES", str(tmp_path))
+    with Session(service.base_url, service.api_key) as opened, opened.record("fine"):
+        opened.client.get("/v1/users/me")
+    fine = (tmp_path / "fine.yaml").read_bytes()
+    (tmp_path / "damaged.yaml").write_bytes(b"interactions: [1\n")
+    for names in itertools.product(CALLS, repeat=3):
+        monkeypatch.setattr(current._current, "session", None)
+        monkeypatch.setattr(current._current, "without_key", None)
+        monkeypatch.setattr(current._current, "may_write", True)
+        (tmp_path / "fine.yaml").write_bytes(fine)
+        expected = Expected()
+        for position, name in enumerate(names):
+            try:
+                call(service, name, position == failing)
+            except dm.DirectMailLabError:
+                expected.failed(name)
+            else:
+                expected.succeeded(name, dm.session().mode)
+        before = service.requests["POST /v1/letters"]
+        with suppress(dm.DirectMailLabError):
+            dm.post("/v1/letters", json={"order": names})
+
+        assert (service.requests["POST /v1/letters"] > before) == expected.is_sent, names
+        dm.logout()

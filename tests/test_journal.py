@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from cassette_samples import (
     loaded_by_vcrpy,
     opened,
     paths_in,
+    post,
     recorded,
 )
 from hypothesis import given, strategies as st
@@ -34,6 +37,7 @@ from jupyter_client.manager import start_new_kernel
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.convert import repair
 from directmail_lab.cassettes.journal import journal_of, parse_journal
+from directmail_lab.errors import CassetteFormatError
 from directmail_lab.sessions.session import open_cassette
 
 TOUR = Path("cassettes/tour.yaml")
@@ -420,3 +424,99 @@ def test_a_harmless_content_encoding_is_recorded_as_it_came(live, service, codin
         played = live.get("/v1/lists")
 
     assert (played.text, played.headers["Content-Encoding"]) == ("x", coding)
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def record_six(cassette: Cassette) -> None:
+    for number in range(6):
+        cassette.record(letter(str(number)), begin(cassette, letter(str(number))))
+
+
+def damaged(data: bytes, damage: str) -> bytes:
+    at = [found.start() for found in re.finditer(rb'(?m)^{"request"', data)]
+    match damage:
+        case "CRLF":
+            return data.replace(b"\n", b"\r\n")
+        case "zeros at its end":
+            return data + bytes(300)
+        case "zeros in its last record":
+            return data[:-90] + bytes(60)
+        case "another form":
+            return data[: at[4]] + b'{"request": "x", "replaces": []}\n' + data[at[4] :]
+        case "a wrong size":
+            return data[: at[4]] + data[at[4] :].replace(b'"size": ', b'"size": 9', 1)
+    return data[: at[4] + 90] + b"\xff" + data[at[4] + 91 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "left"),
+    [
+        ("CRLF", 6),
+        ("zeros at its end", 6),
+        ("zeros in its last record", 6),  # the letter before it was sent
+        ("another form", 6),
+        ("a wrong size", 6),
+        ("another byte", 6),
+    ],
+)
+def test_a_damaged_journal_is_an_error_that_forgets_nothing(tmp_path, damage, left, monkeypatch):
+    """All letters are in it: none would be sent again. A repair keeps what can be read."""
+    path = recorded(tmp_path / "tour.yaml", answered(get("/0")))
+    killed(path, record_six)
+    part = journal_of(path)
+    part.write_bytes(damaged(part.read_bytes(), damage))
+    before = part.read_bytes()
+    if damage != "CRLF":
+        for use in (read_cassette, lambda path: opened(path, "update")):
+            with pytest.raises(CassetteFormatError, match=r"(?s)tour.yaml.part\s+is\s+damaged"):
+                use(path)
+        assert part.read_bytes() == before
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        assert len(read_cassette(path)) == 1
+        assert "without its journal" in (read_cassette(path).problem or "")
+        monkeypatch.undo()
+    said = repair(path)
+
+    assert len(read_cassette(path)) == 1 + left
+    assert not part.exists()
+    kept = [each.read_bytes() for each in tmp_path.glob("*.damaged-*")]
+    assert kept == ([] if damage == "CRLF" else [before])
+    assert ("is left out" in said[0]) == (damage != "CRLF")
+
+
+def test_a_journal_that_was_removed_is_written_again_before_the_next_letter(tmp_path):
+    """By ``git stash -u``, for example. A kill then forgets none of the letters before it."""
+    path = recorded(tmp_path / "tour.yaml", answered(get("/0")))
+
+    def record(cassette: Cassette) -> None:
+        record_six(cassette)
+        journal_of(path).unlink()
+        begin(cassette, letter("seven"))
+
+    killed(path, record)
+
+    assert len(read_cassette(path)) == 8
+
+
+def test_a_kill_leaves_no_token_that_a_later_message_named(tmp_path):
+    """The first response has it under another name, in the journal and in a folded cassette."""
+    token = "hY5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
+    first = answered(get("/0"), f'{{"id": "{token}"}}')
+    for folds in (False, True):
+        path = tmp_path / f"{folds}.yaml"
+
+        def record(cassette: Cassette, folds: bool = folds) -> None:
+            cassette.record(first)
+            cassette.record(answered(get("/1")))
+            if folds:
+                cassette.fold()
+            bearer = (("Authorization", f"Bearer {token}"),)
+            begin(cassette, answered(replace(post(b""), headers=bearer)))
+
+        killed(path, record)
+        repair(path)
+
+        assert len(read_cassette(path)) == 3
+        assert token not in path.read_text()

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import socketserver
 import ssl
 import subprocess
 import sys
@@ -56,29 +57,117 @@ def writing(service: FaultyService) -> Iterator[Session]:
         yield opened
 
 
-def test_what_a_recording_has_in_place_of_a_credential_is_not_sent(writing, service):
+def test_what_a_recording_has_in_place_of_a_value_is_not_sent(writing, service):
     """A kept login gives a cookie and a token of this kind. Other cookies are sent."""
     token = "hY5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L"
-    cookies = ["a=1; Path=/", f"b={token}; Path=/"]
-    fault = service.fault(body=json.dumps({"token": token}), headers={"Set-Cookie": cookies})
-    with fault, writing.record("login"):
-        writing.post("/v1/login")
+    jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123abcDEF123"
+    person = {"token": token, "jwt": jwt, "name": "Ada", "email": "a@b.nl", "phone": "+3161234567"}
+    fault = service.fault(
+        body=json.dumps(person), headers={"Set-Cookie": ["a=1; Path=/", f"b={token}; Path=/"]}
+    )
+    with fault, writing.record("login", redact=["personal"]):
+        writing.get("/v1/login")
     with writing.replay("login"):
-        played = writing.post("/v1/login").json()["token"]
+        writing.get("/v1/login")
     writing.client.cookies.set("c", "2")
     sent = writing.get("/v1/users/me").request.headers.get("cookie")
+    with writing.record("login", redact=["personal"], max_age="1 day"):
+        played = writing.get("/v1/login").json()
     before = service.requests.total()
-    for options in ({"params": {"t": played}}, {"headers": {"X-Session": played}}):
-        with pytest.raises(
-            dm.errors.CredentialError, match=r"(?s)<REDACTED>.*returns the credential"
-        ):
-            writing.get("/v1/lists", **options)
-        with pytest.raises(dm.errors.CredentialError, match="The POST was not sent"):
-            writing.post("/v1/letters", if_sent="keep", **options)
+    for value in (*played.values(), "<API_KEY>"):
+        for place, options in {
+            "address": {"params": {"t": value}},
+            "header x-session": {"headers": {"X-Session": value}},
+            "body": {"json": {"to": value}},
+            "body ": {"data": {"to": value}},
+        }.items():
+            with pytest.raises(dm.errors.CredentialError) as read:
+                writing.request("GET", "/v1/lists", **options)
+            with pytest.raises(dm.errors.WriteRefusedError) as written:
+                writing.post("/v1/letters", if_sent="keep", **options)
+            for method, error in (("GET", read.value), ("POST", written.value)):
+                assert f"{method} was not sent: its {place.strip()} contains" in error.what
 
-    assert played == "<REDACTED>"
+    assert token not in str(played)
     assert sent == "c=2"
     assert service.requests.total() == before
+    with pytest.raises(dm.errors.CredentialError, match=r"(?s)response\s3.*replayed"):
+        writing.get("/v1/lists", params={"t": played["name"]})
+    assert writing.post("/v1/letters", json={"to": "<https://b.nl/order-20261121>"}).is_success
+
+
+SLOPPY = {
+    "GET /204": b"204 No Content\r\nContent-Length: 2\r\n\r\nhi",
+    "HEAD /head": b"200 OK\r\nContent-Length: 2\r\n\r\nhi",
+    "GET /more": b"200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 201 Created\r\n\r\n",
+    "GET /fine": b"200 OK\r\nContent-Length: 2\r\n\r\nhi",
+    "POST /letters": b"402 Payment Required\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.fixture
+def sloppy() -> Iterator[tuple[str, list[object]]]:
+    """The address of a server that sends what `SLOPPY` has, and its connections."""
+    connections = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            connections.append(self)
+            for line in iter(self.rfile.readline, b""):
+                if line.startswith((b"GET", b"HEAD", b"POST")):
+                    requested = line.decode().rpartition(" ")[0]
+                elif not line.strip():
+                    self.wfile.write(b"HTTP/1.1 " + SLOPPY[requested])
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", connections
+        server.shutdown()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_is_left_on_a_connection_is_not_the_response_to_the_next_letter(sloppy, is_async):
+    """Such a connection is closed; others are used again."""
+    url, connections = sloppy
+
+    async def by_async(session: Session, *request: str) -> int:
+        return (await session.async_client.request(*request)).status_code
+
+    async def send(session: Session) -> list[int]:
+        statuses = []
+        for requested in list(SLOPPY)[:-1]:
+            for request in (requested.split(), ["POST", "/letters"]):
+                if is_async:
+                    statuses.append(await by_async(session, *request))
+                else:
+                    statuses.append(session.client.request(*request).status_code)
+        return statuses
+
+    with Session(url, "k" * 20, allow_writes=True, pace="off") as session:
+        statuses = asyncio.run(send(session))
+
+    assert statuses[1::2] == [402] * 4
+    assert len(connections) == 4
+
+
+def test_a_response_that_expands_to_gigabytes_is_refused_while_it_is_read(writing, service):
+    packed = gzip.compress(bytes(70 * 1024**2))
+    with service.fault(body=packed, headers={"Content-Encoding": "gzip"}):
+        with pytest.raises(httpx.DecodingError, match="is too large"):
+            writing.get("/v1/lists")
+        with writing.client.stream("GET", "/v1/lists") as response:
+            size = sum(map(len, response.iter_bytes()))
+
+    assert size == 70 * 1024**2
+
+
+def test_raise_for_status_repeats_no_credential_of_a_redirect(writing, service):
+    place = f"https://b.nl/?token=hY5Nf0PtA3oVi7KzQm2ExRj8Dh6SbG4L&id={service.api_key}"
+    with service.fault(redirect_to=place), pytest.raises(httpx.HTTPStatusError) as refused:
+        writing.get("/v1/lists").raise_for_status()
+
+    assert "https://b.nl/?token=<REDACTED>&id=<API_KEY>" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -1040,3 +1040,56 @@ def test_an_old_recording_warns_or_fails(pytester, run, ini, marker, outcomes, l
     result = run(marked(marker), "-W", "default", **outcomes)
 
     result.stdout.fnmatch_lines([line])
+
+
+# -- other clients ---------------------------------------------------------------------------------
+
+CLIENTS = {
+    "requests": "requests.get(url)",
+    "urllib": "urllib.request.urlopen(url)",
+    "httpx": "httpx.get(url)",
+    "httpx, async": "asyncio.run(by(httpx.AsyncClient))",
+    "aiohttp": "asyncio.run(by(aiohttp.ClientSession))",
+}
+BY = """
+import aiohttp, asyncio, httpx, requests, urllib.request
+async def by(kind):
+    async with kind() as client:
+        await client.get(url)
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_no_other_client_sends_to_the_service_of_a_test(run, pytester, account, client, host):
+    """Neither in a replay nor in a recording, even if the code catches the error."""
+    url = account.base_url.replace("127.0.0.1", host)
+    source = f"""{BY}
+url = "{url}/v1/users/me"
+def test_me(directmail):
+    directmail.me()
+    try:
+        {CLIENTS[client]}
+    except Exception:
+        pass
+def test_ours(directmail, directmail_server):
+    async def get():
+        await directmail.async_client.get("/v1/users/me")
+    asyncio.run(get())
+    urllib.request.urlopen(directmail_server + "/v1/users/me")
+def test_free():
+    {CLIENTS[client]}
+"""
+    recorded(OWN, account)
+    before = account.requests.total()
+    refused = run(source, "-k", "test_me", failed=1, deselected=2)
+    sent = account.requests.total() - before
+    recorded_again = run(source, AGAIN_ALL, "-k", "test_me", failed=1, deselected=2)
+    run(source, RECORD, "-k", "not test_me", passed=2, deselected=1)
+    run(source, "-k", "test_ours", passed=1, deselected=2)
+
+    assert sent == 0
+    for result in (refused, recorded_again):
+        result.stdout.fnmatch_lines(
+            [f"*session of this test connects to 127.0.0.1:* (*{client[:5]}*"]
+        )

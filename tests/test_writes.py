@@ -459,6 +459,22 @@ def test_a_letter_that_before_record_changes_is_known_to_the_next_run(account):
     assert account.requests[LETTERS] == 1
 
 
+def test_letters_that_before_record_makes_equal_are_not_taken_for_one_another(account):
+    """After a restart, none gets the response to another one's letter."""
+
+    def without_name(interaction: Interaction) -> Interaction:
+        return replace(interaction, request=replace(interaction.request, body=b"{}"))
+
+    dm.record("tour", before_record=without_name)
+    dm.post("/v1/letters", json={"to": "Ann"})
+    writes._sent.clear()
+    dm.record("tour", before_record=without_name)
+    with pytest.raises(AlreadySentError, match=r"It\s+may\s+be\s+another"):
+        dm.post("/v1/letters", json={"to": "Bob"}, if_sent="keep")
+
+    assert account.requests[LETTERS] == 1
+
+
 def test_keep_sends_nothing_again_in_the_mode_that_sends_everything(run, account):
     run("dm.record('tour', record_mode='all')")
     run(KEEP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
@@ -22,8 +23,8 @@ from ..redaction.suspects import (
     secrets_of,
     text_of,
 )
-from .files import FileRecording, read_cassette, sides_of, write_cassette
-from .journal import journal_of, remove_journal
+from .files import FileRecording, read_cassette, read_journal, sides_of, write_cassette
+from .journal import digest_of, journal_of, remove_journal
 from .library import Version, command_name, locked, typed_path, version_of
 from .recorder import fold_left_journal
 
@@ -125,7 +126,9 @@ def redact(
 
 
 def repair(path: Path) -> list[str]:
-    """Add what a killed recording left beside a cassette, and return a sentence about that.
+    """Add what a killed recording left beside a cassette, and return sentences about that.
+
+    A damaged journal is kept beside it.
 
     If git has left a conflict of a merge in it, it has the interactions of both sides then.
 
@@ -139,7 +142,17 @@ def repair(path: Path) -> list[str]:
     said: list[str] = []
     with locked(path) as file:
         said += _join_sides(file)
-        fold_left_journal(file, Redactor(), said.append)
+        journal = read_journal(file, is_repair=True)
+        if journal is not None and journal.damage and not journal.is_aside:
+            part = journal_of(file)
+            kept = part.with_name(f"{part.name}.damaged-{digest_of(part.read_bytes())[:8]}")
+            shutil.copy2(part, kept)
+            lines = ", ".join(map(str, journal.damage))
+            said.append(
+                f"what could not be read, in line {lines} of its journal, is left out. The whole "
+                f"journal is in {kept.name}: see there which writes were sent"
+            )
+        fold_left_journal(file, Redactor(), said.append, is_repair=True)
     read_cassette(path)
     return said
 

@@ -30,7 +30,7 @@ from ..exchange.values import (
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
-from .journal import Journal, journal_of, parse_journal
+from .journal import Journal, journal_of, parse_journal, with_line_feeds
 from .library import Version, create, is_locked, typed_path, version_of
 from .lines import OtherLayoutError, read_interactions
 from .recording import Recording, uncollected
@@ -140,7 +140,12 @@ def read_cassette(path: Path) -> FileRecording:
     while True:
         # In this order: what is folded meanwhile is in both.
         version = version_of(path)
-        journal = None if version is None else read_journal(path)
+        try:
+            journal = None if version is None else read_journal(path)
+        except CassetteFormatError as error:
+            if os.access(path.parent, os.W_OK):
+                raise
+            return replace(read_file(path), problem=f"it is read without its journal: {error}")
         recording = read_file(path)
         if journal is None:
             return recording
@@ -148,11 +153,28 @@ def read_cassette(path: Path) -> FileRecording:
             return _with_journal(recording, journal, path)
 
 
-def read_journal(path: Path) -> Journal | None:
-    """Return what the journal of a cassette adds to it; None if there is no journal."""
-    with suppress(FileNotFoundError):  # its recording may end just now
-        return parse_journal(_read_bytes(journal_of(path))[0])
-    return None
+def read_journal(path: Path, *, is_repair: bool = False) -> Journal | None:
+    """Return what the journal of a cassette adds to it; None if there is no journal.
+
+    Raises
+    ------
+    CassetteFormatError
+        Something in it cannot be read, which only a repair leaves out.
+    """
+    file = journal_of(path)
+    try:
+        journal = parse_journal(_read_bytes(file)[0])
+    except FileNotFoundError:  # its recording may end just now
+        return None
+    # A recording that stands aside is dropped in any case.
+    if journal.damage and not (is_repair or journal.is_aside):
+        raise CassetteFormatError(
+            f"{file} is damaged in line {journal.damage[0]}. It has what a recording that did not "
+            "end has sent. Nothing was sent or removed now.",
+            f"directmail-lab cassette repair {shell_word(typed_path(path))} keeps what can be "
+            "read of it.",
+        )
+    return journal
 
 
 def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> FileRecording:
@@ -273,15 +295,9 @@ def _decoded(response: Response, method: str) -> Response:
     return normalize_headers(response, method=method)
 
 
-def _with_line_feeds(data: bytes) -> bytes:
-    """Return the bytes of a file with the ends of lines that git may have changed."""
-    has_crlf = data[: data.find(b"\n") + 1].endswith(b"\r\n")
-    return data.replace(b"\r\n", b"\n") if has_crlf else data
-
-
 def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
     """Return the recording in a file; None if it is not exactly in our layout."""
-    text = _with_line_feeds(data)
+    text = with_line_feeds(data)
     head = layout.read_header(text)
     if head is None:
         return None

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -70,12 +70,30 @@ class Journal:
         The interactions by the numbers of their requests.
     replaced
         The digests of the interactions in the cassette that they replace.
+    damage
+        The lines at which something begins that cannot be read.
     """
 
     base_url: str | None = None
     is_aside: bool = False
     by_request: dict[int, Interaction] = field(default_factory=dict)
     replaced: set[str] = field(default_factory=set)
+    damage: list[int] = field(default_factory=list)
+
+    def add(self, about: dict[str, Any], text: bytes) -> None:
+        """Add a record; raise one of `MALFORMED` if it cannot be read."""
+        if "request" not in about:
+            base_url = about.get("base_url")
+            self.base_url = base_url if isinstance(base_url, str) else None
+            self.is_aside = about.get("is_aside") is True
+            return
+        request = int(about["request"])
+        replaced = set(map(str, about["replaces"]))
+        if text:
+            (self.by_request[request],) = read_interactions(text)
+        else:
+            self.by_request.pop(request, None)
+        self.replaced |= replaced
 
     @property
     def interactions(self) -> list[Interaction]:
@@ -101,36 +119,42 @@ class Journal:
         return len(set(self.by_request.values()).difference(recorded))
 
 
+def with_line_feeds(data: bytes) -> bytes:
+    """Return the bytes of a file with the ends of lines that git may have changed."""
+    has_crlf = data[: data.find(b"\n") + 1].endswith(b"\r\n")
+    return data.replace(b"\r\n", b"\n") if has_crlf else data
+
+
 def parse_journal(data: bytes) -> Journal:
-    """Return what the whole records of a journal say; a kill may have cut off the last one."""
+    """Return what a journal says. A kill may have cut off the last record, which is left out."""
     journal = Journal()
-    with suppress(*MALFORMED):  # a record that did not come to the disk, nor what follows it
-        for about, text in _records(data):
-            if "request" not in about:
-                base_url = about.get("base_url")
-                journal.base_url = base_url if isinstance(base_url, str) else None
-                journal.is_aside = about.get("is_aside") is True
-                continue
-            request = int(about["request"])
-            if text:
-                (journal.by_request[request],) = read_interactions(text)
-            else:
-                journal.by_request.pop(request, None)
-            journal.replaced.update(map(str, about["replaces"]))
+    data = with_line_feeds(data)
+    start = 0
+    while start < len(data):
+        try:
+            about, text, end = _record(data, start)
+            if end > len(data):
+                break
+            journal.add(about, text)
+            start = end
+        except MALFORMED:
+            journal.damage.append(1 + data.count(b"\n", 0, start))
+            start = data.find(b'\n{"request"', start) + 1 or len(data)
     return journal
 
 
-def _records(data: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    start = 0
-    while True:
-        end_of_line = data.find(b"\n", start) + 1
-        if not end_of_line:
-            return
-        about = json.loads(data[start:end_of_line])
-        start = end_of_line + max(0, int(about.get("size", 0)))
-        if start > len(data):
-            return
-        yield about, data[end_of_line:start]
+def _record(data: bytes, start: int) -> tuple[dict[str, Any], bytes, int]:
+    """Return a record and its end, which is beyond that of the data if it is cut off."""
+    text_start = data.find(b"\n", start) + 1
+    if not text_start and data.startswith(b"{", start):
+        return {}, b"", len(data) + 1
+    about = json.loads(data[start:text_start])
+    end = text_start + max(0, int(about.get("size", 0)))
+    text = data[text_start:end]
+    # After a power cut, the size of a file may be right, and its end zeros.
+    if end > len(data) and (b"\n{" in text or b"\0" in text):
+        raise ValueError("this record is not the last one, or its text was not written")
+    return about, text, end
 
 
 class JournalWriter:
@@ -157,7 +181,12 @@ class JournalWriter:
 
     def texts(self) -> dict[int, bytes]:
         """Return the texts of the interactions, in the order in which their requests began."""
-        texts = {about.get("request", 0): text for about, text in _records(self.data())}
+        texts: dict[int, bytes] = {}
+        data = self.data()
+        start = 0
+        while start < len(data):
+            about, text, start = _record(data, start)
+            texts[about.get("request", 0)] = text
         return {number: texts[number] for number in sorted(texts) if texts[number]}
 
     def data(self) -> bytes:
@@ -182,8 +211,7 @@ class JournalWriter:
         """Return a new journal of the same interactions: somebody has removed this one's folder."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = JournalWriter(self._path, self._about, self._mode)
-        for number, text in self.texts().items():
-            new.write(number, text)
+        new._add(self.data()[new.size :])
         os.close(self._file)
         return new
 
@@ -194,10 +222,12 @@ class JournalWriter:
         os.close(self._file)
 
     def _append(self, about: Mapping[str, object], text: bytes) -> None:
-        record = json.dumps(about).encode() + b"\n" + text
+        self._add(json.dumps(about).encode() + b"\n" + text)
+
+    def _add(self, data: bytes) -> None:
         if os.fstat(self._file).st_size != self.size:
             os.ftruncate(self._file, self.size)  # the last record: by Ctrl-C, or the disk was full
-        left = memoryview(record)
+        left = memoryview(data)
         while left:
             left = left[os.write(self._file, left) :]
-        self.size += len(record)
+        self.size += len(data)

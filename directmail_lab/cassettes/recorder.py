@@ -165,7 +165,10 @@ class Recorder:
                 f"{interaction.request.method} was sent. It was not sent.",
                 "Send it again while you record.",
             )
+        if self._journal is not None and not self._journal.is_in_place():
+            self._journal = self._journal.created_again()
         text, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
+        self._redact_again()
         self._write(number, text.encode())
         self._in_flight.add(number)
 
@@ -183,6 +186,7 @@ class Recorder:
             )
             return None
         text, written = self.redactor.redacted_text(interaction, layout.interaction_text)
+        self._redact_again()  # before a kill can leave these two
         if self._size + len(text) > MAX_FILE_BYTES:
             response = replace(written.response, body=missing_body(len(written.response.body)))
             return self.append(replace(interaction, response=response), number)
@@ -363,8 +367,7 @@ class Recorder:
             self._journal = self._journal.created_again()
         if version_of(self._path) != self._version:
             self._follow_change()
-        if self.redactor.learned != self._learned:
-            self._redact_again()
+        self._redact_again()
         self._replace_file(list(self._journal.texts().values()))
         self._is_folded = True
         self._folded_at = time.monotonic()
@@ -395,15 +398,17 @@ class Recorder:
         )
 
     def _redact_again(self) -> None:
-        """Remove credentials that were seen only after an interaction was written."""
-        assert self._journal is not None, "only then it is called"
+        """Remove credentials that were learned only after an interaction was written."""
+        known = self._learned
         learned = self.redactor.learned
-        for number, text in self._journal.texts().items():
-            (interaction,) = read_interactions(text)
-            new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
-            if new.encode() != text:
-                # The file may have the old text, by an earlier fold.
-                self._journal.write(number, new.encode(), [digest_of(text)])
+        journal = self._journal
+        if journal is not None and learned != known:
+            for number, text in journal.texts().items():
+                if self.redactor.learned_in(text.decode(), known):
+                    (interaction,) = read_interactions(text)
+                    new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
+                    # The file may have the old text, by an earlier fold.
+                    journal.write(number, new.encode(), [digest_of(text)])
         self._learned = learned
 
     # -- the end -----------------------------------------------------------------------------------
@@ -460,12 +465,18 @@ def _read(path: Path) -> FileRecording:
     return FileRecording(path.stem, path=path) if version_of(path) is None else read_file(path)
 
 
-def fold_left_journal(path: Path, redactor: Redactor, notice: Callable[[str], object]) -> None:
+def fold_left_journal(
+    path: Path,
+    redactor: Redactor,
+    notice: Callable[[str], object],
+    *,
+    is_repair: bool = False,
+) -> None:
     """Fold the journal that a kill has left beside a locked cassette.
 
     A recording that stood aside is dropped: nobody said that it succeeded.
     """
-    journal = read_journal(path)
+    journal = read_journal(path, is_repair=is_repair)
     if journal is None:
         return
     if not journal.is_aside:

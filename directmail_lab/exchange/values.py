@@ -290,7 +290,7 @@ def without_headers(headers: Headers, names: Collection[str]) -> Headers:
 
 
 # RFC 9110: these statuses have no body. The headers of a 304 describe a body that is not sent.
-_BODILESS = frozenset({204, 304})
+BODILESS = frozenset({204, 304})
 # The codings that httpx decodes. br and zstd each need a package.
 _DECODED = {"gzip", "x-gzip", "deflate"}
 if find_spec("brotli") or find_spec("brotlicffi"):
@@ -306,7 +306,7 @@ def normalize_headers(response: Response, *, method: str = "GET") -> Response:
     removed, and ``Content-Length`` becomes the length of the body. It stays if the body is not
     whole, but not if that was compressed. The response to a HEAD request stays unchanged.
     """
-    if method == "HEAD" or response.status in _BODILESS:
+    if method == "HEAD" or response.status in BODILESS:
         return response
     if response.cut is None:
         length: str | None = str(len(response.body))

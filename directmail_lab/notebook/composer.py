@@ -23,9 +23,9 @@ from ..exchange.httpx_values import httpx, is_write, parse_url, request_value
 from ..exchange.operations import operation_of
 from ..exchange.values import Headers, Interaction, Response, header
 from ..questions.snippets import copy_as
-from ..redaction.key import has_placeholder
 from ..sessions.session import Session, allowances_of, open_cassette
 from ..sessions.transports.extensions import Sent, call_of
+from ..sessions.transports.network import placeholder_in
 from ..sessions.transports.writes import IF_SENT, sent_before, sent_when, that_counts
 from ..settings import lacks_scheme, origin_of
 from .browser_data import digest_of
@@ -107,10 +107,10 @@ class Composer:
     def _ask_or_send(self, form: Any, body: bytes, respond: Respond) -> None:
         session = self._session()
         request = _written(session, self._shown(), form, body)
-        place = _place_of_placeholder(request)
-        if place and session.mode != "replay":
+        found = placeholder_in(request)
+        if found is not None and session.mode != "replay":
             raise DirectMailLabError(
-                f"{place} contains a placeholder, which replaced a secret value.",
+                f"The {found[0]} contains a placeholder, which replaced a secret value.",
                 "Put in your own value, or remove it.",
             )
         if not session.allow_writes or not is_write(request) or _is_replayed(session, request):
@@ -286,16 +286,6 @@ def _below(session: Session, address: str) -> str:
     if not address:
         raise DirectMailLabError("The address is empty.", "Type a path, such as /v1/users/me.")
     return address
-
-
-def _place_of_placeholder(request: httpx.Request) -> str | None:
-    """Return which part of a request redaction has changed, or None."""
-    parts = {
-        "The address": str(request.url),
-        **{f"The header {name}": value for name, value in request.headers.items()},
-        "The body": request.content.decode("latin-1"),
-    }
-    return next((place for place, text in parts.items() if has_placeholder(text)), None)
 
 
 def _content(recording: Recording, form: Any, body: bytes, headers: Headers) -> bytes:

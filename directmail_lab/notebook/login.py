@@ -23,6 +23,7 @@ from ..sessions.current import (
     expect_sign_in,
     logout,
     record_without_key,
+    session,
 )
 from ..sessions.session import (
     Session,
@@ -290,15 +291,15 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
     key = credentials.find_api_key(request.key, entry=entry)
     name, tried = _try(address, key, request.options)
     waiting = record_without_key()
-    session = connect(address, key, **request.options)
-    session.recording.extend(tried)
-    notes = []  # the sign-in itself succeeded
-    if waiting is not None:
-        try:
-            waiting()
+    notes = []
+    try:
+        connect(address, key, **request.options)
+        if waiting is not None:
             notes.append("The cells below replayed what was recorded: run them again.")
-        except errors.CassetteError as error:
-            notes.append(f"Nothing is recorded. {error}")
+    except errors.CassetteError as error:  # the sign-in itself succeeded
+        notes.append(f"Nothing is recorded. {error}")
+    opened = session()
+    opened.recording.extend(tried)
     if request.key is not None and request.remember:
         try:
             credentials.remember_api_key(request.key, entry=entry)
@@ -306,9 +307,9 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
         except errors.CredentialError as error:
             notes.append(str(error))
     first = tried.reading(1)
-    return session, {
+    return opened, {
         "title": f"Signed in as {name}",
-        "detail": f"{address} · recording to {session.cassette}" if session.cassette else address,
+        "detail": f"{address} · recording to {opened.cassette}" if opened.cassette else address,
         "note": " ".join(notes),
         "limit": first.limit,
         "remaining": first.remaining,

@@ -156,6 +156,7 @@ def _session(
     from ..cassettes.cassette import records
     from ..errors import DirectMailLabError
     from ..sessions.current import current_session, make_current
+    from .other_clients import guarded
 
     before = current_session()
     node = request.node
@@ -176,6 +177,7 @@ def _session(
                 transport = transport_of(session)
                 stack.enter_context(patched(transport, use.failure_for_client, hosts))
             use.start(session)
+            stack.enter_context(guarded(use.urls(), use.failure_for_client))
             node.stash[USE] = use
             make_current(session)
             yield session

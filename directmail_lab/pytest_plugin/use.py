@@ -76,6 +76,11 @@ class Use:
             on_early_end=self.cut.append,
         )
 
+    def urls(self) -> set[str]:
+        """Return the addresses of the session, and of the requests of its cassette."""
+        requests = [each.request.uri for each in self.cassette.recording()]
+        return {self.session.base_url, *("/".join(uri.split("/", 3)[:3]) for uri in requests)}
+
     def note_report(self, report: pytest.TestReport) -> None:
         """Note the outcome of a part of the test."""
         self._has_failed |= report.failed

@@ -26,7 +26,7 @@ ANY_VALUE = re.compile(r"(?:<|&lt;)(?:API_KEY|REDACTED)(?:>|&gt;)|eyJ[\w-]{0,999
 
 REPLACED = re.compile(
     rf"{ANY_VALUE.pattern}"
-    r"|<(?:[^<>]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
+    r"|<(?:[^\W_]+-[0-9a-f]{8}|not (?:searched|recorded): \d+ bytes)>"
     r"|person-[0-9a-f]{8}@example\.invalid|\+999\d{9}(?!\d)"
 )
 """What replaces a value: a placeholder, or a pseudonym (see `personal`)."""

@@ -227,10 +227,11 @@ class Repetitions(Hidden):
     2,000 forms no more are learned: a service may issue one with each response.
     """
 
-    __slots__ = ("__forms",)
+    __slots__ = ("__forms", "__in_order")
 
     def __init__(self) -> None:
         self.__forms: dict[str, tuple[re.Pattern[str], str]] = {}
+        self.__in_order: list[str] = []  # as they were learned
 
     @property
     def count(self) -> int:
@@ -256,11 +257,15 @@ class Repetitions(Hidden):
                 new[form] = re.compile(pattern), stand_in_for(secret)
             # A new dict, since another thread may be searching. One form may contain another one.
             every = {**self.__forms, **new}
+            self.__in_order += [form for form in new if form not in self.__forms]
             self.__forms = {form: every[form] for form in sorted(every, key=len, reverse=True)}
 
-    def are_in(self, text: str) -> bool:
-        """Return whether a text, which may be quoted as JSON, may have one of them."""
-        return any(map(text.__contains__, self.__forms))
+    def are_in(self, text: str, since: int = 0) -> bool:
+        """Return whether a text, which may be quoted as JSON, may have one of them.
+
+        The first forms that it has learned, ``since`` many, do not count.
+        """
+        return any(map(text.__contains__, self.__in_order[since:]))
 
     def removed_from(self, text: str) -> str:
         """Return a text without them."""

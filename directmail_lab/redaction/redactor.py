@@ -109,6 +109,10 @@ class Redactor(Hidden):
         """How many credentials it removes wherever they are."""
         return self.__repetitions.count
 
+    def learned_in(self, text: str, since: int) -> bool:
+        """Return whether a text has a credential that was learned after ``since`` others."""
+        return self.__repetitions.are_in(text, since)
+
     @hide_frames
     def interactions(self, interactions: Iterable[Interaction]) -> list[Interaction]:
         """Return redacted interactions: each without the credentials of all of them."""

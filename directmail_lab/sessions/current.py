@@ -54,8 +54,8 @@ class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
     It also keeps what the last form of `login` asked for, the last mode of `record` that replays
-    because there was no key, whether the last change of mode failed, and the sessions that somebody
-    still has, such as IPython in ``Out``.
+    because there was no key, whether writes may be sent after the last change of mode, and the
+    sessions that somebody still has, such as IPython in ``Out``.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class _Current:
         self.callbacks: dict[object, Callable[[], object]] = {}
         self.asked: dict[str, Any] = {}
         self.without_key: tuple[ModeChange, Callable[[], ModeChange]] | None = None
-        self.has_failed = False
+        self.may_write = True
         self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -71,21 +71,26 @@ _current = _Current()
 
 
 @contextmanager
-def _changing(*, mode: bool = False) -> Iterator[None]:
-    """Send no write in the current session if a call that changes it fails: see `ModeTransport`.
+def _changing_mode() -> Iterator[None]:
+    """Note whether writes may be sent after a change of mode: see `ModeTransport`.
 
-    After a ``mode`` that failed, the next session sends none, either, until a mode is entered in
-    which it may: a mailing must not go out unrecorded because somebody signed in meanwhile.
+    After one that failed, no session sends any, nor does a sign-in record what was asked for
+    earlier, until a mode is entered in which writes are sent: a mailing must not go out unrecorded
+    because somebody signed in meanwhile.
     """
     try:
         yield
     except BaseException:
-        _current.has_failed |= mode
-        if _current.session is not None:
-            transport_of(_current.session).may_write = False
+        _current.without_key = None
+        _current.may_write = False
+        _refuse_writes()
         raise
-    if mode:
-        _current.has_failed &= not transport_of(session()).may_write
+    _current.may_write = transport_of(session()).may_write
+
+
+def _refuse_writes() -> None:
+    if _current.session is not None:
+        transport_of(_current.session).may_write = False
 
 
 @with_session_options
@@ -96,6 +101,9 @@ def connect(
     **options: Unpack[SessionOptions],
 ) -> Session:
     """Open a session and make it the current one. It sends nothing yet.
+
+    If the current session replays only because `record` had no key, the new one
+    records.
 
     Parameters
     ----------
@@ -149,7 +157,7 @@ def connect(
     'live'
     """
     check_options("connect", options, SessionOptions.__annotations__)
-    with _changing():
+    try:
         key = as_api_key(api_key)
         address = choose_address(base_url)
         opened = Session(
@@ -157,7 +165,13 @@ def connect(
             find_api_key(key, entry=keyring_entry(base_url)),
             **options,
         )
+    except BaseException:
+        _refuse_writes()
+        raise
+    waiting = record_without_key()
     make_current(opened)
+    if waiting is not None:
+        waiting()
     return opened
 
 
@@ -166,7 +180,7 @@ def make_current(opened: Session | None) -> None:
     _current.session = opened
     if opened is not None:
         _current.opened.add(opened)
-        transport_of(opened).may_write &= not _current.has_failed
+        transport_of(opened).may_write = _current.may_write
     for callback in list(_current.callbacks.values()):
         callback()
 
@@ -266,13 +280,13 @@ delete = _of_current(Session.delete)
 request = _of_current(Session.request)
 
 
-@_changing(mode=True)
+@_changing_mode()
 @_like(Session.live)
 def live() -> ModeChange:
     return session().live()
 
 
-@_changing(mode=True)
+@_changing_mode()
 @_like(Session.replay)
 def replay(cassette: str | Path, **options: Any) -> ModeChange:
     opened = _current.session or replaying_session(cassette)
@@ -282,7 +296,7 @@ def replay(cassette: str | Path, **options: Any) -> ModeChange:
     return change
 
 
-@_changing(mode=True)
+@_changing_mode()
 @_like(Session.record)
 def record(
     cassette: str | Path,
@@ -397,6 +411,7 @@ def _connect_with_key() -> bool:
             return False
         if remembered_api_key(entry) is None:
             return False
+    _current.without_key = None  # whoever asks now records
     connect(**_current.asked)
     return True
 

@@ -211,7 +211,7 @@ class Session:
         start = Mode("live", RefusingTransport("This session has no key."), self._sent)
         if self._api_key is not None:
             trust_origin(self.base_url)
-            self._network = NetworkTransport(self.base_url, self._api_key, allow_writes)
+            self._network = NetworkTransport(self.base_url, self._api_key, allow_writes, self._sent)
             start = self._sending("live", self._sent)
         self._cookies = SharedCookies()
         self._transport = ModeTransport(start, self._observe, on_change=self._cookies.clear)
@@ -584,7 +584,7 @@ class Session:
     def _allow_recording_without_key(self) -> None:
         """Record without a key what the code under test sends by itself."""
         if self._network is None:
-            self._network = NetworkTransport(self.base_url, None, self._allow_writes)
+            self._network = NetworkTransport(self.base_url, None, self._allow_writes, self._sent)
 
     def me(self) -> pd.DataFrame:
         """Return the current user's record as one row (``GET /v1/users/me``).

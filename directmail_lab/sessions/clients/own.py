@@ -16,7 +16,8 @@ from ...errors import AddressError, DirectMailLabError
 from ...exchange.httpx_values import NOT_AN_ADDRESS, httpx, parse_url
 from ...exchange.operations import operation_of
 from ...exchange.sent_values import json_text, texts_of
-from ...tracebacks import hide_frames, warn_caller, with_brief_traceback
+from ...redaction import Redactor
+from ...tracebacks import hide_frames, warn_caller, with_brief_traceback, without_traceback
 from ..transports.extensions import Sent, call_of
 from ..transports.network import lost_response
 
@@ -179,11 +180,24 @@ for _name in ("request", "get", "options", "head", "post", "put", "patch", "dele
     setattr(AsyncClient, _name, hide_frames(getattr(httpx.AsyncClient, _name)))
 
 
+class _Response(httpx.Response):
+    """A response whose ``raise_for_status`` repeats no credential of an address."""
+
+    def raise_for_status(self) -> Self:
+        try:
+            return super().raise_for_status()  # type: ignore[return-value]
+        except httpx.HTTPStatusError as error:
+            failure = without_traceback(error)
+        failure.args = (Redactor().text(str(failure)),)
+        raise with_brief_traceback(failure)
+
+
 def _unlinked(response: httpx.Response) -> httpx.Response:
     """Return a response that was read without its stream.
 
     httpx's stream refers to the response, so only the garbage collector would free them.
     """
+    response.__class__ = _Response
     if response.is_closed:
         response.stream = _NO_STREAM
     return response
@@ -222,6 +236,12 @@ _MESSAGES = (
         "",
         "No server responds at {}.",
         "Check its spelling and the network. With no network, replay a cassette.",
+    ),
+    (
+        httpx.DecodingError,
+        "expands",
+        "The response of {} is too large.",
+        'Read it in parts: with session().client.stream("GET", …).',
     ),
     (
         httpx.DecodingError,

@@ -5,10 +5,33 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from ...exchange.bodies import MAX_UNPACKED_BYTES
 from ...exchange.httpx_values import httpx
 
-_MOST_KEPT_BYTES = 64 * 1024**2
+_MOST_KEPT_BYTES = MAX_UNPACKED_BYTES
 """The largest body that is kept while it is read."""
+
+
+class BoundedDecoder:
+    """Decompresses a response that is read at once, up to 64 MB: 2 MB of gzip can expand to 2 GB.
+
+    httpx has no bound. It calls what the response has as ``_decoder``.
+    """
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._inner: Any = response._get_content_decoder()
+        self._left = MAX_UNPACKED_BYTES
+
+    def decode(self, data: bytes) -> bytes:
+        plain: bytes = self._inner.decode(data)
+        self._left -= len(plain)
+        if self._left < 0:
+            raise httpx.DecodingError(f"it expands to more than {MAX_UNPACKED_BYTES:,} bytes")
+        return plain
+
+    def flush(self) -> bytes:
+        plain: bytes = self._inner.flush()
+        return plain
 
 
 def _unchanged(error: BaseException) -> BaseException:

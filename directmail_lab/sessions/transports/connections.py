@@ -7,12 +7,20 @@ import os
 import ssl
 import sys
 import urllib.request
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
 
 from ...errors import AddressError, DirectMailLabError, naming_what_is_missing
 from ...exchange.httpx_values import httpx
+from ...exchange.values import BODILESS
 from ...settings import is_loopback, variable
+
+sends_here: ContextVar[str] = ContextVar("sends_here", default="")
+"""The host to which a session sends in this context; empty if none does."""
+lookups: set[object] = set()
+"""The calls that may look up a host in a thread of their event loop, which has another context."""
 
 _OpenPool = tuple[AsyncGenerator[httpx.AsyncHTTPTransport], httpx.AsyncHTTPTransport]
 
@@ -73,6 +81,44 @@ class Connections:
         if opened is not None:
             await opened[0].aclose()
         self.close()
+
+
+class CheckedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a response. At its end, the connection is closed if anything is left on it.
+
+    It would be taken for the response to the next request.
+    """
+
+    def __init__(self, response: httpx.Response, method: str) -> None:
+        self._stream: Any = response.stream
+        self._socket = response.extensions["network_stream"]
+        has_none = method == "HEAD" or response.status_code in BODILESS
+        names = response.headers
+        announces = names.get("content-length", "0") != "0" or "transfer-encoding" in names
+        self._is_wrong = has_none and announces  # its body may be on the way
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._stream)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._stream)
+
+    def _has_rest(self) -> bool:
+        found = self._stream
+        # What h11 has read, and the response does not contain. Only these names lead there.
+        for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
+            found = getattr(found, name, None)
+        return self._is_wrong or bool(found and found[0])
+
+    def close(self) -> None:
+        if self._has_rest():
+            self._socket.close()
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        if self._has_rest():
+            await self._socket.aclose()
+        await self._stream.aclose()
 
 
 def _close(opened: AsyncGenerator[httpx.AsyncHTTPTransport]) -> None:

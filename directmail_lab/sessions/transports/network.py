@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from ...cassettes import SessionRecording
 from ...credentials import HEADER, header_value
 from ...errors import (
     AddressError,
@@ -14,12 +15,14 @@ from ...errors import (
     OutcomeUnknownError,
     WriteRefusedError,
 )
-from ...exchange.httpx_values import httpx, is_write, kind_of_failure, parse_url
+from ...exchange.bodies import decode_text
+from ...exchange.httpx_values import body_of, httpx, is_write, kind_of_failure, parse_url
 from ...exchange.operations import operation_of
-from ...redaction.key import REDACTED
+from ...redaction.key import REPLACED, has_placeholder
 from ...settings import is_loopback, origin_of
 from ...tracebacks import hide_frames
-from .connections import Connections, proxy_for
+from .body import BoundedDecoder
+from .connections import CheckedBody, Connections, lookups, proxy_for, sends_here
 from .extensions import Call, Sent, call_of
 
 if TYPE_CHECKING:
@@ -67,7 +70,14 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     write_advice = "If you mean it, allow writes first: session().allow_writes = True."
 
-    def __init__(self, base_url: str, api_key: ApiKey | None, allow_writes: bool) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        api_key: ApiKey | None,
+        allow_writes: bool,
+        recording: SessionRecording,
+    ) -> None:
+        self._recording = recording
         base = httpx.URL(base_url)
         self._origin = origin_of(base)
         self._api_key = api_key
@@ -82,6 +92,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         # The pool comes first: if there can be none, nothing was sent.
         send = call.send or self.connections.pool().handle_request
         signed = self._checked_and_signed(request, call, before_write)
+        sends_here.set(request.url.host)
         try:
             response = send(signed)
         except KeyboardInterrupt:
@@ -90,8 +101,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
-        note_redirect(request, response)
-        return response
+        finally:
+            sends_here.set("")
+        return self._received(request, response)
 
     @hide_frames
     async def handle_async_request(
@@ -100,11 +112,24 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         call = call_of(request)
         send = call.send or (await self.connections.pool_of_loop()).handle_async_request
         signed = self._checked_and_signed(request, call, before_write)
+        sends_here.set(request.url.host)
+        lookups.add(call)
         try:
             response = await send(signed)
         except httpx.TransportError as error:
             self._name_proxy(error)
             raise
+        finally:
+            lookups.discard(call)
+            sends_here.set("")
+        return self._received(request, response)
+
+    def _received(self, request: httpx.Request, response: httpx.Response) -> httpx.Response:
+        call = call_of(request)
+        if call.send is None and "network_stream" in response.extensions:
+            response.stream = CheckedBody(response, request.method)
+        if call.reads_at_once and "content-encoding" in response.headers:
+            vars(response)["_decoder"] = BoundedDecoder(response)
         note_redirect(request, response)
         return response
 
@@ -131,9 +156,9 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 f"{url.scheme}://{url.host} is not encrypted, and nothing was sent.",
                 "Use https:// (plain http is for this machine alone).",
             )
-        texts = [url.raw_path, *(value for _, value in request.headers.raw)]
-        if any(b"REDACTED" in text for text in texts):
-            _refuse_redacted(request)
+        found = placeholder_in(request)
+        if found is not None:
+            self._refuse_placeholder(request, *found)
         if is_write(request):
             self._refuse_write(request, call.sent)
             before_write()
@@ -154,6 +179,22 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         signed.headers[HEADER] = header_value(self._api_key.reveal())
         return signed
 
+    def _refuse_placeholder(self, request: httpx.Request, place: str, stand_in: str) -> None:
+        """Refuse a request with what a recording has in place of a value."""
+        source = ""
+        known = self._recording
+        for number, reading in enumerate(known.readings(), 1):
+            response = known.interaction(number).response if reading.is_earlier else None
+            if response and stand_in in f"{response.headers}{decode_text(response.body)}":
+                source = f", such as response {number} in interactions() ({reading.source})"
+        error = WriteRefusedError if is_write(request) else CredentialError
+        raise error(
+            f"The {request.method} was not sent: its {place} contains {stand_in}, which a "
+            f"recording has in place of a value{source}.",
+            "Put in the value. To get it from the service: live(), and send the request again that "
+            'returns it; if that is a write, with if_sent="send".',
+        )
+
     def _refuse_write(self, request: httpx.Request, sent: Sent) -> None:
         if not self.allow_writes:
             raise WriteRefusedError(
@@ -170,21 +211,26 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             )
 
 
-def _refuse_redacted(request: httpx.Request) -> None:
-    """Refuse a request with what a recording has in place of a credential; drop such cookies."""
+def placeholder_in(request: httpx.Request) -> tuple[str, str] | None:
+    """Return which part of a request has what stands for a value, and that; or None.
+
+    A cookie of this kind is removed from the request.
+    """
+    body = body_of(request) or b""
+    texts = [str(request.url), body.decode(errors="replace"), *request.headers.values()]
+    if not has_placeholder("\n".join(texts)):
+        return None
     pairs = request.headers.pop("Cookie", "").split("; ")
-    cookies = "; ".join(pair for pair in pairs if REDACTED not in pair)
+    cookies = "; ".join(pair for pair in pairs if not has_placeholder(pair))
     if cookies:
         request.headers["Cookie"] = cookies
-    texts = {"address": unquote(str(request.url)), **request.headers}
-    for place, text in texts.items():
-        if REDACTED in text:
-            raise CredentialError(
-                f"The {request.method} was not sent: its {place} contains {REDACTED}, which a "
-                "recording has in place of a credential.",
-                "Send the request again that returns the credential; if that is a write, with "
-                'if_sent="send".',
-            )
+    parts = {"address": texts[0], "body": texts[1]}
+    parts |= {f"header {name}": value for name, value in request.headers.items()}
+    for place, text in parts.items():
+        found = REPLACED.search(unquote(text))
+        if found is not None:
+            return place, found[0]
+    return None
 
 
 def note_redirect(request: httpx.Request, response: httpx.Response) -> None:

@@ -20,7 +20,7 @@ from ...exchange.httpx_values import (
     request_value,
     response_value,
 )
-from ...exchange.values import Cut, Interaction, Request, Response
+from ...exchange.values import BODILESS, Cut, Interaction, Request, Response
 from ...tracebacks import clear_locals, without_traceback
 from .body import Body
 from .extensions import Sent, call_of
@@ -31,7 +31,6 @@ from .observer import Observer
 # as pytest's, say nothing about a response.
 _ENDS = (Exception, KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
-_BODILESS = (204, 304)
 _HTTPX_DECODES = ("gzip", "deflate", "br", "zstd")
 
 
@@ -118,7 +117,7 @@ class _Exchange:
         )
         body = Body(response.stream, self._ended, self._explain)
         length = response.headers.get("content-length", "")
-        if self._request.method == "HEAD" or self._response.status in _BODILESS:
+        if self._request.method == "HEAD" or self._response.status in BODILESS:
             body.length = 0
         elif length.isdecimal():
             body.length = int(length)

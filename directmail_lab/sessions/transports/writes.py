@@ -118,7 +118,7 @@ class _Cells:
         here = self._running.get(self._latest)
         if here.is_cell and here.cell is None:
             # Some versions of IPython count the running cell already, and some do not.
-            here.cell = len(shell.user_ns["In"]) - 1
+            here.cell = len(shell.history_manager.input_hist_parsed) - 1
         return here
 
     def _begin_cell(self, _: object) -> None:
@@ -420,8 +420,8 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
         )
     if request.extensions.get(IF_SENT) == "keep" and write.is_unsure:
         return (
-            "It may be another one, since redaction replaced a value of it: compare what else is "
-            f"known of it in interactions(). If it is another: {send}."
+            "It may be another one, since redaction or before_record changed a value of it: "
+            f"compare what else is known of it in interactions(). If it is another: {send}."
         )
     if request.extensions.get(IF_SENT) == "keep":
         return f"{first}Its whole response is not known here.{again}"

@@ -1,0 +1,126 @@
+"""While a test replays or records, no client but its session connects to its service.
+
+Another client's requests would be neither recorded nor replayed, but sent. Nothing is patched:
+Python tells an audit hook about each name that is looked up, and about each connection.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from ..errors import DirectMailLabError
+from ..sessions.transports.connections import lookups, sends_here
+from ..settings import is_loopback, origin_of
+
+_Place = tuple[str, int]
+
+_EVENTS = frozenset(("socket.getaddrinfo", "socket.connect"))
+_NO_CLIENTS = {"directmail_lab", "asyncio", "concurrent", "selectors", "socket", "ssl", "threading"}
+
+
+class _Guard:
+    """Refuses connections to some places, and to what these are found to be."""
+
+    def __init__(
+        self, places: set[_Place], as_raised: Callable[[DirectMailLabError], BaseException]
+    ) -> None:
+        self.places = places
+        self._as_raised = as_raised
+
+    def see(self, event: str, host: object, port: object) -> None:
+        place = _place(host, port)
+        ours = sends_here.get()
+        is_ours = bool(ours)
+        if event == "socket.getaddrinfo":
+            is_ours |= bool(lookups)
+        elif is_ours and _place(ours, port) in self.places:
+            self.places.add(place)  # the address of that host
+        if is_ours or place not in self.places or _is_of_vcrpy():
+            return
+        raise self._as_raised(
+            DirectMailLabError(
+                f"Another client than the session of this test connects to {place[0]}:{place[1]} "
+                f"({_client()}). What it sends would be neither recorded nor replayed. Nothing was "
+                "sent.",
+                "Give the code the session's client (directmail.client) or the address of the "
+                "fixture directmail_server. patch=True leads the clients of httpx alone; for "
+                "others, see directmail_lab.vcrpy.",
+            )
+        )
+
+
+_guards: list[_Guard] = []
+_hooks: list[Callable[..., None]] = []
+"""The hook, once it is needed: Python keeps it until the process ends."""
+
+
+@contextmanager
+def guarded(
+    urls: Iterable[str], as_raised: Callable[[DirectMailLabError], BaseException]
+) -> Iterator[None]:
+    """Refuse all connections to the servers of addresses that are not made by a session of ours.
+
+    ``as_raised`` converts our error before a client raises it.
+    """
+    if not _hooks:
+        _hooks.append(_audit)
+        sys.addaudithook(_audit)
+    origins = [origin_of(url) for url in urls]
+    guard = _Guard({_place(host, port) for _, host, port in origins}, as_raised)
+    _guards.append(guard)
+    try:
+        yield
+    finally:
+        _guards.remove(guard)
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _guards or event not in _EVENTS:
+        return
+    address = arguments[1] if event == "socket.connect" else arguments
+    if isinstance(address, tuple):  # else the path of a socket of Unix
+        for guard in _guards.copy():
+            guard.see(event, *address[:2])
+
+
+def _place(host: object, port: object) -> _Place:
+    name = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
+    number = str(port)
+    return (
+        "127.0.0.1" if is_loopback(name) else name.lower(),
+        int(number) if number.isdecimal() else 0,
+    )
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_of_vcrpy() -> bool:
+    """Return whether vcrpy records the request: then its cassette has it.
+
+    A client that looks names up in another thread is known by vcrpy's ``http.client`` alone.
+    """
+    connection = getattr(sys.modules.get("http.client"), "HTTPConnection", None)
+    modules = [str(frame.f_globals.get("__name__")) for frame in _frames()]
+    modules.append(getattr(connection, "__module__", ""))
+    return any(each.startswith("vcr.") for each in modules)
+
+
+def _client() -> str:
+    """Return the code that connects and the libraries that it does so through, in this order."""
+    found: list[str] = []
+    for frame in _frames():
+        name = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if name in ("_pytest", "pluggy"):
+            break
+        if name not in found and name not in _NO_CLIENTS:
+            found.append(name)
+    return ", ".join(reversed(found)) or "in another thread, as aiohttp does"
