@@ -1045,9 +1045,7 @@ def test_an_old_recording_warns_or_fails(pytester, run, ini, marker, outcomes, l
 
 CLIENTS = {
     "requests": "requests.get(url)",
-    "urllib": "urllib.request.urlopen(url)",
     "httpx": "httpx.get(url)",
-    "httpx, async": "asyncio.run(by(httpx.AsyncClient))",
     "aiohttp": "asyncio.run(by(aiohttp.ClientSession))",
 }
 BY = """
