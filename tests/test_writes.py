@@ -1,5 +1,6 @@
 """A write is sent once, whichever cell is run again: live, and while recording."""
 
+import gc
 import json
 import re
 import time
@@ -456,6 +457,22 @@ def test_a_letter_that_before_record_changes_is_known_to_the_next_run(account):
         with suppress(AlreadySentError):
             dm.post("/v1/letters", json={"to": "Ann"})
 
+    assert account.requests[LETTERS] == 1
+
+
+def test_keep_returns_what_is_recorded_of_a_session_that_is_gone(account):
+    """The process knows the letter without its response, which the cassette has."""
+    sender = dm.Session(account.base_url, account.api_key, allow_writes=True)
+    with sender.record("tour"):
+        sent = sender.post("/v1/letters", json={"to": "Ann"}).json()
+    sender.close()
+    del sender
+    gc.collect()
+    dm.record("tour")
+    with pytest.warns(UserWarning, match="Nothing was sent"):
+        kept = dm.post("/v1/letters", json={"to": "Ann"}, if_sent="keep").json()
+
+    assert kept == sent
     assert account.requests[LETTERS] == 1
 
 

@@ -223,7 +223,11 @@ def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentW
             known = found.setdefault((each.at, each.status), each)
             known.is_unsure = False
             if each.execution is not here:
-                found[each.at, each.status] = each
+                # Its session may be closed and gone, and the file still has the response.
+                best = each if each.recording() is not None else known
+                found[each.at, each.status] = replace(
+                    each, recording=best.recording, number=best.number
+                )
     return list(found.values())
 
 
