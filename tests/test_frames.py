@@ -20,6 +20,7 @@ from directmail_lab.errors import DirectMailLabError, NotJSONError, Unauthorized
 from directmail_lab.exchange.bodies import MAX_DEPTH
 from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.readings.reading import Reading
+from directmail_lab.redaction import Redactor
 from directmail_lab.sessions.frames import frame
 from directmail_lab.sessions.transports.extensions import EXTENSION, Received
 
@@ -332,7 +333,9 @@ def test_attrs_say_where_the_frame_came_from():
     for one, at in ((live, 1_700_000_000.25), (replayed, math.nan)):  # vcrpy recorded no times
         reading = Reading(at, "GET", "/users/me", 200, source="replayed")
         recording = SessionRecording("tour", "https://api.example.test")
-        number = recording.add(reading, Interaction(Request("GET", ""), Response(200)))
+        number = recording.add(
+            reading, Interaction(Request("GET", ""), Response(200)), Redactor().texts
+        )
         one.extensions[EXTENSION] = Received(recording, number)
     given = [{}, response(b"{}"), replayed, live]
 

@@ -16,6 +16,7 @@ from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.notebook.monitor import MAX_POINTS, History, MonitorWidget
 from directmail_lab.notebook.widget import Follower
 from directmail_lab.readings.reading import Reading
+from directmail_lab.redaction import Redactor
 from directmail_lab.sessions.session import Session, allowances_of
 
 WAIT_S = 10.0
@@ -29,7 +30,7 @@ def reading(remaining: int | None = 1, *, status: int = 200, path: str = "/v1/us
 def history(readings: Iterable[Reading]) -> History:
     recording = SessionRecording("this session", "https://api.example.test")
     for each in readings:
-        recording.add(each, NO_MESSAGES)
+        recording.add(each, NO_MESSAGES, Redactor().texts)
     return History(recording)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,8 @@ _HEADERS_BYTES = 4096
 class SessionRecording(Recording):
     """All readings of a session, and its last messages up to 64 MB. Any thread may add to it.
 
-    Messages are redacted when somebody asks for them. Before the session forgets its key, they are
-    redacted in memory too.
+    Readings and messages are redacted when somebody asks for them. Before the session forgets its
+    key, they are redacted in memory too.
 
     What was played is read from its file on demand.
 
@@ -77,18 +78,31 @@ class SessionRecording(Recording):
         # The garbage collector may redact a recording in a thread that has the lock.
         self._lock = threading.RLock()
 
-    def add(self, reading: Reading, sent: Interaction, *, is_read: bool = True) -> int:
-        """Keep a response, and return its number."""
+    def add(
+        self,
+        reading: Reading,
+        sent: Interaction,
+        hide_keys: Callable[[list[str]], list[str]],
+        *,
+        is_read: bool = True,
+    ) -> int:
+        """Keep a response, and return its number.
+
+        ``hide_keys`` redacts what comes after the session has forgotten its key.
+        """
         with self._lock:
             number = len(self._readings) + 1
-            if not self._is_redacted:
+            if self._is_redacted:
+                reading = reading.redacted(hide_keys)
+            else:
                 self._sent[number] = sent
                 self._kept_bytes += _size(sent)
             if not is_read:
                 self._unread.add(number)
             # Last, since the number of readings is the number of interactions for other threads.
             self._readings.append(reading)
-        self._drop_oldest()
+        if is_read:
+            self._drop_oldest()
         return number
 
     def add_played(self, played: Played) -> int:
@@ -101,7 +115,8 @@ class SessionRecording(Recording):
     def extend(self, other: SessionRecording, **changes: Any) -> None:
         """Add the interactions of another recording, with fields of their readings changed."""
         for number, reading in enumerate(other.readings(), 1):
-            self.add(reading._replace(**changes), other._sent[number])
+            sent = other._sent[number]
+            self.add(reading._replace(**changes), sent, other.redactor.texts)
 
     def add_body(self, number: int, response: Response, **changes: Any) -> None:
         """Replace a response that was added before its body was read.
@@ -109,8 +124,9 @@ class SessionRecording(Recording):
         ``changes`` are the fields of its reading that are known only now.
         """
         with self._lock:
-            reading = self.reading(number)._replace(cut=response.cut, **changes)
-            self._readings[number - 1] = reading
+            reading = self._readings[number - 1]
+            assert reading is not None, "it was sent, not played"
+            self._readings[number - 1] = reading._replace(cut=response.cut, **changes)
             sent = self._sent.pop(number, None)
             if sent is not None and not self._is_redacted:
                 if response.cut is None:
@@ -128,6 +144,8 @@ class SessionRecording(Recording):
         with self._lock:
             self._is_redacted = True
             self._sent = {at: self.redactor.interaction(each) for at, each in self._sent.items()}
+            hide_keys = self.redactor.texts
+            self._readings = [each and each.redacted(hide_keys) for each in self._readings]
             self.redactor = Redactor()
 
     def _drop_oldest(self) -> None:
@@ -186,19 +204,19 @@ class SessionRecording(Recording):
 
     def reading(self, number: int) -> Reading:
         self._check_number(number)
-        known = self._readings[number - 1]
-        if known is not None:
-            return known
-        played = self._played[number]
-        interaction = self._plain(number)
-        reading = reading_of(
-            interaction,
-            self.path_of(interaction.request),
-            cassette=played.cassette,
-            elsewhere=self.elsewhere(interaction.request.uri),
-        )
-        reading = reading._replace(source="replayed", cassette_number=played.number)
-        return reading.redacted(self.redactor.texts)
+        redactor = self.redactor  # taken first: it knows the key if the reading has it
+        reading = self._readings[number - 1]
+        if reading is None:
+            played = self._played[number]
+            interaction = self._plain(number)
+            reading = reading_of(
+                interaction,
+                self.path_of(interaction.request),
+                cassette=played.cassette,
+                elsewhere=self.elsewhere(interaction.request.uri),
+            )
+            reading = reading._replace(source="replayed", cassette_number=played.number)
+        return reading.redacted(redactor.texts)
 
     def has_bodies(self, number: int) -> bool:
         return number in self._played or (number in self._sent and number not in self._unread)

@@ -19,6 +19,7 @@ from ..errors import DirectMailLabError
 from ..exchange.httpx_values import httpx
 from ..sessions.transports import Transport
 from ..sessions.transports.extensions import EXTENSION, call_of
+from ..tracebacks import hide_frames
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def patched(
     def handle_request(connections: Any, request: httpx.Request) -> httpx.Response:
         if passes(request):
             return cast("httpx.Response", send(connections, request))
-        call_of(request).send = partial(send, connections)
+        call_of(request).send = hide_frames(partial(send, connections))
         try:
             return session.handle_request(request)
         except DirectMailLabError as error:
@@ -56,7 +57,7 @@ def patched(
     async def handle_async_request(connections: Any, request: httpx.Request) -> httpx.Response:
         if passes(request):
             return cast("httpx.Response", await send_async(connections, request))
-        call_of(request).send = partial(send_async, connections)
+        call_of(request).send = hide_frames(partial(send_async, connections))
         try:
             return await session.handle_async_request(request)
         except DirectMailLabError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from decimal import Decimal
 from json import loads
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..arguments import argument_error, check_number
 from ..display import Progress, plural, say_in_notebook
@@ -22,9 +22,25 @@ from .transports.extensions import EXTENSION, Batch, Call, received_of
 from .transports.writes import IF_SENT
 
 if TYPE_CHECKING:
-    from .session import Session
+    from ..cassettes import SessionRecording
 
 Result = httpx.Response | Exception
+
+
+class Session(Protocol):
+    """What these calls need of a session."""
+
+    base_url: str
+    client: httpx.Client
+
+    @property
+    def cassette(self) -> str | None: ...
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def recording(self) -> SessionRecording: ...
 
 
 _MOST_PAGES = 1_000

@@ -954,7 +954,8 @@ class Session:
     ) -> httpx.Response:
         options = _checked(called, options, if_sent)
         path, options["params"] = add_params(path, options.get("params"))
-        return self.client.request(method, path, **options)
+        # Not the client's own, which hides its frames once more.
+        return httpx.Client.request(self.client, method, path, **options)
 
     @property
     def allow_writes(self) -> bool:

@@ -20,7 +20,6 @@ from ...exchange.httpx_values import body_of, httpx, is_write, kind_of_failure, 
 from ...exchange.operations import operation_of
 from ...redaction.key import REPLACED, has_placeholder
 from ...settings import is_loopback, origin_of
-from ...tracebacks import hide_frames
 from .body import BoundedDecoder
 from .connections import CheckedBody, Connections, lookups, proxy_for, sends_here
 from .extensions import Call, Sent, call_of
@@ -84,7 +83,6 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self.allow_writes = allow_writes
         self.connections = Connections(None if api_key is None else proxy_for(base))
 
-    @hide_frames
     def handle_request(
         self, request: httpx.Request, before_write: Callable[[], object] = _nothing
     ) -> httpx.Response:
@@ -105,7 +103,6 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             sends_here.set("")
         return self._received(request, response)
 
-    @hide_frames
     async def handle_async_request(
         self, request: httpx.Request, before_write: Callable[[], object] = _nothing
     ) -> httpx.Response:

@@ -66,8 +66,8 @@ class Observer:
         place = "" if call.is_ours else recording.elsewhere(kept.request.uri)
         path = below(request.url.raw_path.decode("ascii"), self.prefix)
         reading = reading_of(kept, path, elsewhere=place)._replace(**{"source": "live", **about})
-        reading = call.reading = reading.redacted(self.redactor.texts)
-        call.number = recording.add(reading, kept, is_read=is_read)
+        call.reading = reading
+        call.number = recording.add(reading, kept, self.redactor.texts, is_read=is_read)
         received = Received(recording, call.number)
         response.extensions[EXTENSION] = received
         if is_told:
