@@ -231,7 +231,7 @@ def test_a_wait_leaves_one_line_in_a_saved_notebook():
     nbclient.NotebookClient(notebook, timeout=300, startup_timeout=300).execute()
 
     assert [output.get("data") for output in cell.outputs] == [
-        {"text/plain": "waiting for the allowance: 1.9 s"}
+        {"text/plain": "waiting for the allowance: 1.9 s."}
     ]
 
 
