@@ -78,7 +78,8 @@ def test_no_page_from_disk_breaks_a_rule(browser, tmp_path, scheme):
     page.locator("summary").first.click()
     found = violations(page, "body")
     text = json.dumps(NOTEBOOK)
-    (tmp_path / "report.html").write_bytes(page_of(text.encode(), "report"))
+    report, _ = page_of(text.encode(), "report", about="Data of May", files={})
+    (tmp_path / "report.html").write_bytes(report)
     page.goto((tmp_path / "report.html").as_uri())
     found += violations(page, "main")
 

@@ -155,7 +155,7 @@ def test_a_wait_counts_down_and_is_aborted(page, server, service):
     page.keyboard.press("n")
     page.keyboard.type("/v1/users/me")
     page.keyboard.press("Control+Enter")
-    waiting = re.compile(r"Waiting, \d+ s until the allowance renews")
+    waiting = re.compile(r"Waiting: the allowance renews in \d+ s")
     expect(root.get_by_text(waiting)).to_be_visible()
     run_cells(page, 1)
     root.get_by_role("grid").focus()
