@@ -129,7 +129,8 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
     syntaxHighlighting(classHighlighter),
     // Escape closes only the search; the page does not handle the key then.
     keymap.of([...searchKeymap, ...historyKeymap, ...foldKeymap, ...defaultKeymap.filter(({ key }) => key !== "Mod-Enter")]),
-    EditorView.contentAttributes.of({ "aria-label": label, "aria-readonly": String(readOnly) }),
+    // Keys reach any editable text, but axe-core 4.12 sees that only by its tabindex.
+    EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label, "aria-readonly": String(readOnly) }),
     EditorState.readOnly.of(readOnly),
     THEME,
     EditorView.updateListener.of(({ docChanged, selectionSet, view }) => {
