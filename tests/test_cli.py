@@ -190,7 +190,8 @@ def test_an_error_says_what_to_do_at_a_terminal(words, says, service):
     assert says in message
     assert message.count("\n") <= 1
     assert not re.search(r"\w\((?!s\))|pathlib|Errno", message)
-    assert done.stdout == ""
+    # `share` says what it packs before it writes the file.
+    assert done.stdout == "" or words.startswith("share")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(connected, ser
     assert len(lines) == 21
     assert lines[-1] == "… 20 lines of 92; browse() shows all."
     assert "<b>" not in bundle["text/html"]
-    assert type(response) is httpx.Response
+    assert isinstance(response, httpx.Response)
 
 
 def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(connected, service):
