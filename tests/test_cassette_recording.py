@@ -253,8 +253,8 @@ def test_a_re_recording_aside_replaces_the_cassette_only_at_close(tour):
         with pytest.raises(CassetteInUseError):
             repair(tour)
         cassette.close("merge")
-    assert paths_in(tour) == ["/1", "/2", "/0"]
-    assert read_cassette(tour).interaction(3).response.body == b"new"
+    assert paths_in(tour) == ["/0", "/1", "/2"]
+    assert read_cassette(tour).interaction(1).response.body == b"new"
     assert list(tour.parent.iterdir()) == [tour]
 
 

@@ -195,7 +195,7 @@ def test_a_recording_may_end_while_a_reader_opens_its_files(tmp_path, monkeypatc
 )
 def test_any_bytes_are_a_journal_without_interactions(data):
     """A disk may have anything after a power cut, and a stranger's folder too."""
-    assert parse_journal(data).interactions == []
+    assert parse_journal(data).by_request == {}
 
 
 @pytest.mark.slow

@@ -87,15 +87,16 @@ def days(tmp_path: Path) -> Path:
 
 
 def test_a_new_response_replaces_all_old_ones_at_once(days):
+    """The new ones stand in the place of the first."""
     with opened(days, "update") as cassette:
         assert not cassette.play(get("/0"))
         cassette.record(old("new"))
         cassette.record(old("newer"))
 
-        assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new"), ("/0", b"newer")]
+        assert bodies(days) == [("/0", b"new"), ("/0", b"newer"), ("/1", b"one"), ("/2", b"two")]
         assert len(interactions(days)) == 4
         assert loaded_by_vcrpy(days) == 4
-    assert bodies(days) == [("/1", b"one"), ("/2", b"two"), ("/0", b"new"), ("/0", b"newer")]
+    assert bodies(days) == [("/0", b"new"), ("/0", b"newer"), ("/1", b"one"), ("/2", b"two")]
     assert loaded_by_vcrpy(days) == 4
     assert read_cassette(days).problem is None
     assert list(days.parent.glob("*")) == [days]
@@ -119,7 +120,7 @@ def test_a_redaction_that_was_added_on_the_second_day_applies_to_all(tmp_path):
     update(path, old("new", path="/0?name=Ann"), redactor=Redactor(redact=["name"]))
 
     assert "Ann" not in path.read_text()
-    assert [body for _, body in bodies(path)] == [b"old", b"new"]
+    assert [body for _, body in bodies(path)] == [b"new", b"old"]
 
 
 def test_a_credential_that_is_learned_later_is_removed_from_what_was_written_before(tmp_path):
@@ -143,30 +144,24 @@ def test_a_credential_that_is_learned_later_is_removed_from_what_was_written_bef
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-def test_a_failure_replaces_no_success_and_is_not_played(days, status):
+def test_a_failure_that_would_replace_a_success_is_not_recorded(days, status):
     update(days, old("failed", status=status))
-    assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"failed"]
-    assert list(interactions(days)["status"]) == [200] * 4 + [status]
     assert played(days, 3) == [b"a", b"b", b"b"]
-    recorder._runs.clear()
-    update(days, old("again", status=status))
-    assert [body for _, body in bodies(days)] == [b"a", b"b", b"one", b"two", b"again"]
-    recorder._runs.clear()
-    update(days, old("new"))
+    assert list(interactions(days)["status"]) == [200] * 4
+    update(days, old("new"), old("failed", status=status), old("newer"))
 
-    assert [body for _, body in bodies(days)] == [b"one", b"two", b"new"]
+    assert played(days, 3) == [b"new", b"failed", b"newer"]
+    assert len(read_cassette(days)) == 5
 
 
-def test_a_failure_is_played_until_there_is_a_success(tmp_path):
-    """A 401 replaces a 401, and a 200 of the same run is played in its place."""
-    path = update(tmp_path / "tour.yaml", old("first", status=401))
-    recorder._runs.clear()
-    update(path, old("second", status=401))
-    assert bodies(path) == [("/0", b"second")]
-    assert played(path) == [b"second"]
-    update(path, old("good"))
+def test_on_each_day_a_refusal_and_a_success_play_in_their_order(tmp_path):
+    """The refusal replaces that of the day before, and so does the success."""
+    path = tmp_path / "tour.yaml"
+    for day in "12":
+        update(path, old(f"refused {day}", status=401), old(f"good {day}"))
 
-    assert played(path, 2) == [b"good", b"good"]
+        assert played(path, 2) == [f"refused {day}".encode(), f"good {day}".encode()]
+        assert len(read_cassette(path)) == 2
 
 
 @pytest.mark.posix("fork")
@@ -349,13 +344,13 @@ def test_a_write_of_an_earlier_run_is_refused_before_it_is_sent(writing, service
 
 
 def test_a_refused_letter_has_the_number_of_its_row_after_reads_were_recorded_again(writing):
-    """The reads that are recorded again move behind the letter."""
+    """One read replaces two, and stands in the place of the first."""
     writing.record("tour")
-    for path in ("/v1/users/me", "/v1/lists"):
+    for path in ("/v1/users/me", "/v1/lists", "/v1/users/me"):
         writing.get(path)
     send(writing)
     writing.record("tour")
-    for path, number in (("/v1/users/me", 2), ("/v1/lists", 1)):
+    for path, number in (("/v1/users/me", 3), ("/v1/lists", 3)):
         writing.get(path)
         with pytest.raises(AlreadySentError, match=f"interaction {number} of") as refused:
             send(writing)
@@ -570,7 +565,7 @@ def test_around_one_call_a_write_is_sent_again_and_the_run_goes_on(writing, serv
     writing.close()
 
     assert service.requests["POST /v1/letters"] == 3
-    assert [each.request.method for each in read_cassette(TOUR)] == ["GET", "POST", "GET", "POST"]
+    assert [each.request.method for each in read_cassette(TOUR)] == ["POST", "GET", "GET", "POST"]
 
 
 def test_a_stand_in_of_this_process_takes_a_write_again():
@@ -630,7 +625,7 @@ def test_all_addresses_of_this_machine_are_one(tmp_path):
     """The stand-in has another port each time."""
     urls = ["http://127.0.0.1:5001", "http://127.0.0.1:5002", "http://localhost:5003"]
     for day, url in enumerate(urls):
-        recorder._runs.clear()
+        recorder._written.clear()
         with opened(tmp_path / "tour.yaml", "update", base_url=url) as cassette:
             cassette.record(answered(get("/0", base=url), f"{day}"))
 

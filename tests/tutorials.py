@@ -196,8 +196,15 @@ def run(notebook: Any, folder: Path, *, environ: Mapping[str, str] | None = None
         # The outputs must not depend on the width of this terminal.
         if name not in (API_KEY_VARIABLE, BASE_URL_VARIABLE, "COLUMNS", "LINES")
     }
+
+    def start(cell: Any, **_: object) -> None:
+        """Say which cell runs, as JupyterLab does."""
+        assert client.kc is not None
+        client.kc.session.metadata = {"cellId": cell.get("id")}
+
     client = NotebookClient(
         notebook,
+        on_cell_start=start,
         timeout=_TIMEOUT_S,
         startup_timeout=_TIMEOUT_S,
         coalesce_streams=True,

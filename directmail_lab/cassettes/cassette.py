@@ -132,11 +132,11 @@ class Cassette:
     folders
         The folders in which a name is looked up first. A new cassette is created in the first one.
     record_mode
-        ``"update"`` and ``"all"`` record everything: new responses replace those of earlier runs to
-        the same requests, and the other interactions stay. ``"update"`` refuses a write that an
-        earlier run sent: see `sent_before`. The others are vcrpy's too. ``"none"`` replays;
-        ``"once"`` records a new cassette and replays an old one; ``"new_episodes"`` and ``"any"``
-        add requests that it does not contain.
+        ``"update"`` and ``"all"`` record everything: new responses replace those of earlier
+        executions or runs to the same requests, and the other interactions stay. ``"update"``
+        refuses a write that was sent before: see `sent_before`. The others are vcrpy's too.
+        ``"none"`` replays; ``"once"`` records a new cassette and replays an old one;
+        ``"new_episodes"`` and ``"any"`` add requests that it does not contain.
     redactor
         Removes secrets before anything is written or compared.
     base_url
@@ -417,19 +417,10 @@ class Cassette:
         self._notice(f"{what} A replay of it fails. {advice}")
 
     def _as_recorded(self, interaction: Interaction) -> Interaction | None:
-        """Return what ``before_record`` makes of an interaction, with a mark if it is a failure.
-
-        A test records all responses in their order. Elsewhere, a replay plays a failure only if
-        there is no other response: see `fails`.
-        """
-        changed: Interaction | None = interaction
-        if self._before_record is not None:
-            changed = _changed(interaction, self._before_record)
-        if changed is None or self.policy.records_failures or not fails(changed.response):
-            return changed
-        if self._aside or not (self.updates or is_write(changed.request)):
-            return changed
-        return replace(changed, is_fallback=True)
+        """Return what ``before_record`` makes of an interaction; None to record nothing."""
+        if self._before_record is None:
+            return interaction
+        return _changed(interaction, self._before_record)
 
     def recording(self) -> FileRecording:
         """Return the recording so far; of a recording ``aside``, only the new interactions."""
@@ -607,6 +598,7 @@ class Cassette:
                 matching=self.matching,
                 rules=self._rules,
                 aside=self._aside,
+                records_failures=self.policy.records_failures,
             )
         except OSError as error:  # what a killed recording left cannot be added to the file
             raise self._not_written(error) from None

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,7 +30,15 @@ from ..exchange.values import (
 from ..redaction import Redactor
 from ..settings import VERSION
 from . import layout
-from .journal import Journal, journal_of, parse_journal, with_line_feeds
+from .journal import (
+    Journal,
+    Parts,
+    digests_of,
+    interactions_of,
+    journal_of,
+    parse_journal,
+    with_line_feeds,
+)
 from .library import Version, create, is_locked, typed_path, version_of
 from .lines import OtherLayoutError, read_interactions
 from .recording import Recording, uncollected
@@ -67,8 +75,6 @@ class FileRecording(Recording):
         ``"empty"``.
     size
         The number of bytes of the file.
-    fallbacks
-        The indexes of interactions that are played only if there is no other: see `Interaction`.
     version
         The file's version (`library.version_of`) before it was read; None if there is no file.
     """
@@ -112,10 +118,6 @@ class FileRecording(Recording):
         recorded = self.interactions[number - 1]
         response = _decoded(recorded.response, recorded.request.method)
         return recorded if response is recorded.response else replace(recorded, response=response)
-
-    @cached_property
-    def fallbacks(self) -> frozenset[int]:
-        return frozenset(at for at, each in enumerate(self.interactions) if each.is_fallback)
 
 
 def read_file(path: Path) -> FileRecording:
@@ -182,41 +184,42 @@ def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> Fil
         return recording
     joined = join(recording, journal)
     problem: str | None = None
+    new = journal.new_to(digests_of(recording.interactions))
     if is_locked(path):
         problem = f"it is being recorded: {plural(len(joined), 'interaction')} until now"
-    elif journal.new_to(recording.interactions):
-        problem = f"{plural(journal.new_to(recording.interactions), 'interaction')} {RECOVERED}"
+    elif new:
+        problem = f"{plural(new, 'interaction')} {RECOVERED}"
     return replace(joined, problem=problem)
 
 
 def join(recording: FileRecording, journal: Journal) -> FileRecording:
     """Return a recording with what its journal adds to it."""
-    kept, new = journal.added_to(recording.interactions)
-    metadata = {
-        **recording.metadata,
-        **addresses(recording, kept, journal.base_url if new else None),
-    }
+    known = recording.interactions
+    parts = journal.added_to(known, digests_of(known))
+    metadata = {**recording.metadata, **addresses(recording, parts, journal.base_url)}
     return replace(
         recording,
-        interactions=[*kept, *new],
+        interactions=interactions_of(parts),
         metadata=metadata,
         base_url=metadata["base_url"] or recording.base_url,
     )
 
 
-def addresses(
-    recording: FileRecording, kept: Iterable[Interaction], base_url: str | None
-) -> dict[str, Any]:
+def addresses(recording: FileRecording, parts: Parts, base_url: str | None) -> dict[str, Any]:
     """Return what the metadata of a cassette say of base addresses, if only some interactions stay.
 
     Parameters
     ----------
+    parts
+        The interactions that stay, and the texts of new ones.
     base_url
-        The address of the new interactions; None if there are none.
+        The address of the new ones.
     """
-    uris = [each.request.uri for each in kept]
+    uris = [each.request.uri for each in parts if isinstance(each, Interaction)]
     named = [each for each in recording.base_urls if any(uri.startswith(each) for uri in uris)]
-    known = list(dict.fromkeys([*named, *([base_url] if base_url else [])]))
+    if base_url and (len(uris) < len(parts) or not parts):
+        named.append(base_url)
+    known = list(dict.fromkeys(named))
     if not known:
         return {"base_url": recording.base_url}
     first, *others = known
@@ -335,7 +338,7 @@ def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str
         ours = _parse_ours(data, path)
     if ours is not None:
         journal = read_journal(path)
-        more = [] if journal is None else journal.interactions
+        more = [] if journal is None else interactions_of(journal.added_to((), ()))
         # After a fold, an interaction may be in both.
         return list(dict.fromkeys([*ours.interactions, *more])), ours.base_url
     _, metadata, interactions, _ = _load_whole(data, path)

@@ -3,8 +3,8 @@
 ``tour.yaml.part`` has a line about the recording, and then a record for each interaction: a line of
 JSON, and the interaction's text of ``size`` bytes. ``request`` counts the requests of the recording
 in the order in which they began. A later record of a request replaces an earlier one, and one of
-no bytes removes it. ``replaces`` has the digests of the interactions in the cassette that this one
-replaces::
+no bytes removes it. ``replaces`` has the digests of the interactions, in the cassette or here, that
+this one replaces: it takes the place of the first of them::
 
     {"base_url": "https://api.example.com"}
     {"request": 3, "size": 512, "replaces": ["5f3c…"]}
@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ from .library import patiently
 from .lines import read_interactions
 
 _FSYNC_EVERY_S = 1.0
+_Place = str | int
+Parts = list[Interaction | bytes]
+"""The interactions of a cassette, in their order, as values or texts."""
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 
@@ -56,6 +60,16 @@ def digest_of(text: bytes) -> str:
     return sha256(text).hexdigest()
 
 
+def digests_of(interactions: Iterable[Interaction]) -> list[str]:
+    """Return what identifies interactions in a cassette."""
+    return [digest_of(layout.interaction_text(each).encode()) for each in interactions]
+
+
+def interactions_of(parts: Parts) -> list[Interaction]:
+    """Return the interactions of the parts of a cassette."""
+    return [each if isinstance(each, Interaction) else read_interactions(each)[0] for each in parts]
+
+
 @dataclass(slots=True)
 class Journal:
     """What a journal adds to its cassette.
@@ -67,56 +81,62 @@ class Journal:
     is_aside
         Whether the cassette stays as it is until the recording has succeeded.
     by_request
-        The interactions by the numbers of their requests.
-    replaced
-        The digests of the interactions in the cassette that they replace.
+        The digests and texts of the interactions by the numbers of their requests.
     damage
         The lines at which something begins that cannot be read.
     """
 
     base_url: str | None = None
     is_aside: bool = False
-    by_request: dict[int, Interaction] = field(default_factory=dict)
-    replaced: set[str] = field(default_factory=set)
+    by_request: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     damage: list[int] = field(default_factory=list)
+    # A place is the digest of what stands there in the cassette, or the number of a request here.
+    _standing: dict[int, _Place] = field(default_factory=dict)
+    # By digests, of which two interactions may have the same.
+    _requests: dict[str, int] = field(default_factory=dict)
+    _places: dict[str, _Place] = field(default_factory=dict)
 
-    def add(self, about: dict[str, Any], text: bytes) -> None:
-        """Add a record; raise one of `MALFORMED` if it cannot be read."""
+    def add(self, about: Mapping[str, Any], text: bytes) -> None:
+        """Add a record."""
         if "request" not in about:
             base_url = about.get("base_url")
             self.base_url = base_url if isinstance(base_url, str) else None
             self.is_aside = about.get("is_aside") is True
             return
         request = int(about["request"])
-        replaced = set(map(str, about["replaces"]))
+        replaces = list(map(str, about["replaces"]))
+        self.by_request.pop(request, None)
+        place = self._standing.get(request, request)
+        for each in reversed(replaces):
+            place = self._places.setdefault(each, each)
+            self.by_request.pop(self._requests.get(each, 0), None)
         if text:
-            (self.by_request[request],) = read_interactions(text)
-        else:
-            self.by_request.pop(request, None)
-        self.replaced |= replaced
+            digest = digest_of(text)
+            self.by_request[request] = digest, text
+            self._standing[request] = place
+            self._requests[digest] = request
+            self._places.setdefault(digest, place)
 
-    @property
-    def interactions(self) -> list[Interaction]:
-        """The interactions, in the order in which their requests began."""
-        return [self.by_request[number] for number in sorted(self.by_request)]
+    def added_to(self, recorded: Sequence[Interaction], digests: Sequence[str]) -> Parts:
+        """Return a cassette's interactions with those of the journal.
 
-    def added_to(
-        self, recorded: Sequence[Interaction]
-    ) -> tuple[list[Interaction], list[Interaction]]:
-        """Return what stays of a cassette's interactions, and those that come after them."""
-        own = self.interactions
-        known = set(own)
-        kept = [each for each in recorded if each not in known]
-        if self.replaced:
-            kept = [each for each in kept if not self._replaces(each)]
-        return kept, own
+        One that is in both stays where it is in the cassette. An interaction that was not replaced
+        may have an empty digest.
+        """
+        added: dict[_Place, list[bytes]] = {}
+        for request, (_, text) in sorted(self.by_request.items()):
+            added.setdefault(self._standing[request], []).append(text)
+        parts: Parts = []
+        for each, digest in zip(recorded, digests, strict=True):
+            if digest in self._places:
+                parts += added.pop(self._places[digest], ())
+            else:
+                parts.append(each)
+        return [*parts, *chain.from_iterable(added.values())]
 
-    def _replaces(self, recorded: Interaction) -> bool:
-        return digest_of(layout.interaction_text(recorded).encode()) in self.replaced
-
-    def new_to(self, recorded: Sequence[Interaction]) -> int:
+    def new_to(self, digests: Iterable[str]) -> int:
         """Return how many interactions are not in the cassette yet."""
-        return len(set(self.by_request.values()).difference(recorded))
+        return len({digest for digest, _ in self.by_request.values()}.difference(digests))
 
 
 def with_line_feeds(data: bytes) -> bytes:
@@ -135,6 +155,8 @@ def parse_journal(data: bytes) -> Journal:
             about, text, end = _record(data, start)
             if end > len(data):
                 break
+            if text:
+                (_,) = read_interactions(text)
             journal.add(about, text)
             start = end
         except MALFORMED:
@@ -179,17 +201,17 @@ class JournalWriter:
             self._synced_at = time.monotonic()
             os.fsync(self._file)
 
-    def texts(self) -> dict[int, bytes]:
-        """Return the texts of the interactions, in the order in which their requests began."""
-        texts: dict[int, bytes] = {}
-        data = self.data()
+    def read(self) -> Journal:
+        """Return what it says until now."""
+        journal = Journal()
+        data = self._data()
         start = 0
         while start < len(data):
             about, text, start = _record(data, start)
-            texts[about.get("request", 0)] = text
-        return {number: texts[number] for number in sorted(texts) if texts[number]}
+            journal.add(about, text)
+        return journal
 
-    def data(self) -> bytes:
+    def _data(self) -> bytes:
         """Return the whole journal."""
         os.lseek(self._file, 0, os.SEEK_SET)
         left = self.size
@@ -211,7 +233,7 @@ class JournalWriter:
         """Return a new journal of the same interactions: somebody has removed this one's folder."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = JournalWriter(self._path, self._about, self._mode)
-        new._add(self.data()[new.size :])
+        new._add(self._data()[new.size :])
         os.close(self._file)
         return new
 

@@ -67,8 +67,8 @@ def interaction_text(interaction: Interaction) -> str:
         marks += f"  no_response: {response.cut}\n"
         status = NO_RESPONSE_STATUS
         reason = response.error
-    if interaction.is_fallback:
-        marks += "  fallback: true\n"
+    if interaction.cell:
+        marks += f"  cell: {_quoted(interaction.cell)}\n"
     incomplete = incomplete_of(response)
     if incomplete:
         incomplete = f', "incomplete": {_quoted(incomplete)}'

@@ -10,11 +10,13 @@ from ..errors import CassetteFormatError
 from ..exchange.values import MALFORMED, Interaction, check_interaction, unreadable
 from . import layout
 
-# An interaction: time, latency, attempt, no_response, fallback, request and response.
+# An interaction: time, latency, attempt, no_response, cell, request and response. Earlier versions
+# marked failures.
 _INTERACTION = re.compile(
     rb"- recorded_at: ([^\n]*)\n  elapsed_s: ([^\n]*)\n(?:  attempt: (\d{1,3})\n)?"
-    rb"(?:  no_response: ([a-z_]{1,20})\n)?(?:  fallback: (true)\n)?  request: "
-    rb"([^\n]*)\n  response: ([^\n]*)\n"
+    rb"(?:  no_response: ([a-z_]{1,20})\n)?(?:  fallback: true\n)?"
+    rb'(?:  cell: "([a-zA-Z0-9_-]{1,64})"\n)?'
+    rb"  request: ([^\n]*)\n  response: ([^\n]*)\n"
 )
 
 _read_json = json.JSONDecoder().raw_decode
@@ -49,14 +51,14 @@ def read_interactions(data: bytes, start: int = 0) -> list[Interaction]:
 
 
 def _interaction_of(match: re.Match[bytes]) -> Interaction:
-    at, elapsed_s, attempt, kind, fallback, request, response = match.groups()
+    at, elapsed_s, attempt, kind, cell, request, response = match.groups()
     return Interaction(
         layout.request_of(_value_of(request)),
         layout.response_of(_value_of(response), kind and kind.decode()),
         layout.recorded_at_of(at.decode("ascii", "replace")),
         layout.elapsed_s_of(elapsed_s),
         int(attempt or 1),
-        fallback is not None,
+        None if cell is None else cell.decode(),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -20,6 +19,7 @@ from ..display import plural, printable_line
 from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
 from ..exchange.values import SAFE_METHODS, Headers, Request, fails, header
+from ..executions import Execution, current_cell
 from ..redaction import Redactor
 from ..tracebacks import warn_caller
 from .files import FileRecording
@@ -78,10 +78,6 @@ class Index:
         for request, form in zip(self.requests, firsts, strict=True):
             if len(self._calls[form]) == 1 and not self.matching.checks:
                 self.by_literal.setdefault(self.literal(request), self._calls[form])
-
-    def groups(self) -> Iterable[list[Attempts]]:
-        """Return the calls of each form."""
-        return self._calls.values()
 
     def literal(self, request: Request) -> RequestKey:
         """Return all that may be compared of a request, as it was written."""
@@ -156,7 +152,11 @@ class _Series:
 
 
 class Player:
-    """Finds the response to play next for a request, in the order of the recording."""
+    """Finds the response to play next for a request, in the order of the recording.
+
+    A cell gets those that it recorded, from the first one on in each of its executions. If it has
+    recorded none to a request, it gets those of all.
+    """
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -164,15 +164,11 @@ class Player:
         self._matching = index.matching
         self._base_url = index.base_url
         self._redactor = index.redactor
-        self._fallbacks = index.recording.fallbacks
+        self._cells = {each.cell for each in index.recording.interactions} - {None}
+        current_cell()  # which follows the cells from now on
         self.played = bytearray(len(self._recording))
-        self._series: dict[RequestKey, _Series] = {}
+        self._series: dict[tuple[RequestKey, Execution | None], _Series] = {}
         self._first_sent: dict[RequestKey, RequestKey] = {}  # by the same request, redacted
-        for calls in index.groups() if self._fallbacks else ():
-            played = self._without_fallbacks(calls)
-            for call in calls:
-                if call not in played:
-                    self.mark(call)
 
     # -- find ------------------------------------------------------------------------------------
 
@@ -183,7 +179,10 @@ class Player:
         or else the last one.
         """
         literal = self._index.literal(request)
-        series = self._series.get(literal)
+        here = current_cell() if self._cells else None
+        cell = here.kept_id if here and here.kept_id in self._cells else None
+        key = literal, here if cell else None
+        series = self._series.get(key)
         if series is None:
             calls = self._index.by_literal.get(literal)
             if calls is None:
@@ -198,21 +197,19 @@ class Player:
                     )
             if not calls:
                 return None, request
-            if self._fallbacks:
-                calls = self._without_fallbacks(calls)
-            series = _Series(calls)
+            known = self._recording.interactions
+            own = [call for call in calls if cell and known[call[0]].cell == cell]
+            series = _Series(own or calls)
             if not self._matching.checks:  # which may decide otherwise next time
-                self._series[literal] = series
+                self._series[key] = series
+                for index in chain.from_iterable(own):  # an earlier execution may have played it
+                    self.played[index] = 0
         while series.position < len(series.calls):
             call = series.calls[series.position]
             if not self.played[call[0]]:
                 return call, request
             series.position += 1
         return series.calls[-1], request
-
-    def _without_fallbacks(self, calls: list[Attempts]) -> list[Attempts]:
-        """Return the calls without the failures, unless there is nothing else."""
-        return [call for call in calls if call[-1] not in self._fallbacks] or calls
 
     def mark(self, call: Attempts) -> None:
         """Mark a response and its attempts as played."""

@@ -11,11 +11,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import count
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from ..arguments import ModeRules
 from ..display import plural, printable_line
@@ -23,7 +22,8 @@ from ..errors import CassetteError
 from ..exchange.bodies import missing_body
 from ..exchange.changes import shape_change
 from ..exchange.operations import operation_of
-from ..exchange.values import Interaction, Request, fails, is_write, may_be_done
+from ..exchange.values import Interaction, Request, Response, fails, is_write, may_be_done
+from ..executions import Execution, current_cell, current_execution, has_executed, kept_id
 from ..redaction import Redactor
 from . import layout
 from .files import (
@@ -37,11 +37,20 @@ from .files import (
     read_journal,
     write_cassette,
 )
-from .journal import JournalWriter, digest_of, journal_of, parse_journal, remove_journal
+from .journal import (
+    Journal,
+    JournalWriter,
+    Parts,
+    digest_of,
+    digests_of,
+    interactions_of,
+    journal_of,
+    remove_journal,
+)
 from .library import locked, version_of
 from .lines import read_interactions
 from .matching import Matching, replaced_in
-from .player import Attempts, Index
+from .player import Index
 
 Ending = Literal["merge", "replace", "drop"]
 
@@ -53,8 +62,43 @@ _PAUSE_S = 60.0
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _numbers = count(1)
 """Of the requests of this process: a recording that goes on takes responses of before."""
-_runs: dict[Path, datetime] = {}
-"""When this process began its last run of each cassette; what is older may be replaced."""
+_written: dict[Path, dict[str, Execution]] = {}
+"""What this process recorded to each cassette in its last run: by whom, by the digest."""
+
+
+class _Earlier(NamedTuple):
+    """What may be replaced.
+
+    ``place`` is its index in the file, or its digest if this recorder wrote it. ``sender`` is what
+    recorded it in this run.
+    """
+
+    place: int | str
+    response: Response
+    sender: Execution | None
+    cell: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Series:
+    """What one execution of a cell, or a run, records of a request.
+
+    Attributes
+    ----------
+    left
+        What it may replace.
+    made
+        What the executions of all cells record of the request.
+    place
+        The digest of the first that it replaced, in whose place it stands; empty if there is none.
+    waiting
+        The failed attempts of its last call, which are recorded only with its success.
+    """
+
+    left: list[_Earlier] = field(default_factory=list)
+    made: list[_Earlier] = field(default_factory=list)
+    place: str = ""
+    waiting: dict[int, Interaction] = field(default_factory=dict)
 
 
 class Recorder:
@@ -66,6 +110,8 @@ class Recorder:
         What the record mode does.
     aside
         Whether the cassette stays as it is until `close` says what becomes of the recording.
+    records_failures
+        Whether a read's failure may take the place of a success, as in a test.
 
     Attributes
     ----------
@@ -85,32 +131,38 @@ class Recorder:
         matching: Matching,
         rules: ModeRules,
         aside: bool = False,
+        records_failures: bool = False,
     ) -> None:
         self._metadata = metadata
         self._notice = notice
         self._matching = matching
         self._rules = rules
-        self._updates = rules.replaces and not aside
+        self._updates = rules.replaces
         self._is_aside = aside
+        self._records_failures = records_failures
         self._process = os.getpid()
         self._journal: JournalWriter | None = None
         self._in_flight: set[int] = set()
         self._is_folded = True
         self._folded_at = time.monotonic()
         self._was_created = False
-        # The responses of earlier runs with those that have replaced them in this cell.
+        # What was replaced in this cell, with the new responses.
         self._to_compare: list[tuple[Interaction, Interaction]] = []
         self._bytes_to_compare = 0
         self._said: set[str] = set()
         self.closed = False
+        self._senders: dict[int, Execution] = {}
+        self._known: Mapping[str, Execution] = {}
+        self._made: dict[int, list[_Earlier]] = {}  # by the hash of the form
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path))
             fold_left_journal(self._path, redactor, notice)
             self._start_from(_read(self._path), redactor)
             self._locks = locks.pop_all()
         self._learned = self.redactor.learned
-        self._last_run_at = _runs.get(self._path)
-        self._run_at = _runs[self._path] = datetime.now(UTC)
+        self._cell = current_cell().kept_id
+        self._before = _written.get(self._path, {})
+        self._own = _written[self._path] = {}
 
     def _start_from(self, recording: FileRecording, redactor: Redactor) -> None:
         """Start from the cassette's file as it is."""
@@ -122,9 +174,11 @@ class Recorder:
         )
         self._version = recording.version
         self._kept_bytes = recording.size
-        self._dropped: set[int] = set()
-        # What need not be looked for again: the first old call, and two facts about the new one.
-        self._replaced: set[tuple[Attempts, bool, bool]] = set()
+        self._digests: dict[int, str] = {}
+        self._dropped: set[int | str] = set()
+        self._series: dict[tuple[int, Execution | None], _Series] = {}
+        self._cells = {each.cell for each in recording.interactions}
+        self._cells.add(kept_id(recording.metadata.get("cell")))  # which called record()
 
     # -- write -------------------------------------------------------------------------------------
 
@@ -149,7 +203,9 @@ class Recorder:
                 "Nothing was sent.",
                 "Record under another name.",
             )
-        return next(_numbers)
+        number = next(_numbers)
+        self._senders[number] = current_execution()
+        return number
 
     def begin_write(self, number: int, interaction: Interaction) -> None:
         """Write a request before it is sent, as one to which no response came.
@@ -167,15 +223,18 @@ class Recorder:
             )
         if self._journal is not None and not self._journal.is_in_place():
             self._journal = self._journal.created_again()
-        text, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
+        sender = self._senders.get(number) or current_execution()
+        text, _ = self._text_of(interaction, sender)
         self._redact_again()
-        self._write(number, text.encode())
+        self._write(number, text)
+        self._own[digest_of(text)] = sender
         self._in_flight.add(number)
 
     def append(self, interaction: Interaction, number: int) -> Interaction | None:
         """Redact an interaction and write it. After this returns, a kill does not lose it.
 
-        It replaces a write that was begun. Returns None after the recording has ended.
+        It replaces a write that was begun. Returns None after the recording has ended, and for a
+        read's failure that would take the place of a success.
         """
         if os.getpid() != self._process:  # a forked child
             return None
@@ -185,25 +244,48 @@ class Recorder:
                 f"{interaction.request.method} did. The cassette has only what came before."
             )
             return None
-        text, written = self.redactor.redacted_text(interaction, layout.interaction_text)
+        sender = self._senders.get(number) or current_execution()
+        text, written = self._text_of(interaction, sender)
         self._redact_again()  # before a kill can leave these two
         if self._size + len(text) > MAX_FILE_BYTES:
             response = replace(written.response, body=missing_body(len(written.response.body)))
             return self.append(replace(interaction, response=response), number)
-        drops = self._replaced_by(written) if self._updates else []
-        interactions = self.recording.interactions
-        replaced = [layout.interaction_text(interactions[index]).encode() for index in drops]
-        try:
-            self._write(number, text.encode(), map(digest_of, replaced))
-        except BaseException:
-            self._replaced.clear()  # nothing was
-            raise
-        self._kept_bytes -= sum(map(len, replaced))
-        self._dropped.update(drops)
-        if drops:
-            self._note_replaced([interactions[index] for index in drops], written)
+        self._senders.pop(number, None)
+        cell = sender.started_by or sender
+        series = self._series_of(written.request, cell)
+        if written.attempt == 1:
+            series.waiting = {}
+        replaced = self._replaced_by(written, series)
+        if replaced is None:
+            series.waiting[number] = interaction
+            return None
+        places = [each.place for each in replaced]
+        old = {each: self._text(each) for each in places if isinstance(each, int)}
+        self._digests |= {each: digest_of(old[each]) for each in old}
+        references = [series.place] if series.place else []
+        references += [each if isinstance(each, str) else self._digests[each] for each in places]
+        texts = {each: self._text_of(old, sender)[0] for each, old in series.waiting.items()}
+        for each, new in {number: text, **texts}.items():
+            self._write(each, new, references)
+            references = references[:1]
+            self._own[digest_of(new)] = sender
+        series.place = "".join(references)
+        if cell.cell_id or is_write(written.request):
+            response = replace(written.response, body=b"")
+            series.made.append(_Earlier(digest_of(text), response, cell))
+        self._kept_bytes -= sum(map(len, old.values()))
+        self._dropped.update(places)
+        self._note_replaced([self.recording.interactions[each] for each in old], written)
         self._in_flight.discard(number)
         return written
+
+    def _text_of(self, interaction: Interaction, sender: Execution) -> tuple[bytes, Interaction]:
+        """Return the text to write, and what it says."""
+        cell = (sender.started_by or sender).kept_id
+        if cell is not None:
+            interaction = replace(interaction, cell=cell)
+        text, written = self.redactor.redacted_text(interaction, layout.interaction_text)
+        return text.encode(), written
 
     def _note_replaced(self, old: list[Interaction], new: Interaction) -> None:
         for each in old:
@@ -260,41 +342,79 @@ class Recorder:
         """How many bytes the cassette may have once it is folded."""
         return self._kept_bytes + (0 if self._journal is None else self._journal.size)
 
-    # -- earlier runs ------------------------------------------------------------------------------
+    # -- what was recorded before ------------------------------------------------------------------
 
     def continue_run(self) -> None:
         """Go on with the run that this process recorded last."""
         if self._journal is None:
-            self._run_at = _runs[self._path] = self._last_run_at or self._run_at
+            self._known = self._before
+            self._own.update(self._before)
 
-    def _earlier(self, request: Request) -> list[Attempts]:
-        """Return the calls of earlier runs to the same redacted request."""
-        known = self.recording.interactions
-        return [
-            call
-            for call in (self.index.find(request) if known else ())
-            if (known[call[0]].recorded_at or self._run_at) <= self._run_at
+    def _sender_of(self, index: int) -> Execution | None:
+        """Return what recorded an interaction of the file in this run; None if an earlier one."""
+        return self._known.get(digest_of(self._text(index))) if self._known else None
+
+    def _text(self, index: int) -> bytes:
+        return layout.interaction_text(self.recording.interactions[index]).encode()
+
+    def _series_of(self, request: Request, sender: Execution) -> _Series:
+        """Return what the execution of a cell, or this run, records of a redacted request.
+
+        It may replace what earlier executions of the cell recorded, or else what earlier runs did
+        and no cell has. No cell has it, either, if this kernel has executed none of the file's
+        cells: then the notebook keeps no ids. A write may replace a failed one of any cell.
+        """
+        is_sent = is_write(request)
+        may_replace = self._updates and (sender.cell_id or self.recording.interactions)
+        if not (is_sent or may_replace):
+            return _Series()
+        # What a person's functions say may differ for two requests with one form.
+        checks = self._matching.checks
+        form = hash(self.index.literal(request) if checks else self._matching.form(request))
+        key = form, sender if sender.cell_id or is_sent else None
+        if key not in self._series:
+            made = self._made.setdefault(form, [])
+            known = self.recording.interactions
+            found = self.index.find(request) if known else ()
+            in_file = [
+                _Earlier(at, known[at].response, self._sender_of(at), known[at].cell)
+                for at in chain.from_iterable(found)
+            ]
+            earlier = [each for each in in_file if each.sender is None]
+            own: list[_Earlier] = []
+            if sender.cell_id:
+                if has_executed(self._cells):
+                    own = [each for each in earlier if each.cell and each.cell == sender.kept_id]
+                    earlier = [each for each in earlier if each.cell is None]
+                own += [each for each in [*in_file, *made] if sender.follows(each.sender)]
+            left = (own or earlier) if self._updates else []
+            if is_sent:
+                others = [each for each in [*in_file, *made] if each.sender is not sender]
+                left += [each for each in others if fails(each.response)]
+            self._series[key] = _Series(left, made)
+        return self._series[key]
+
+    def _replaced_by(self, new: Interaction, series: _Series) -> list[_Earlier] | None:
+        """Return what a new interaction replaces; None if it must not be recorded.
+
+        No failure replaces a success (see `fails`), and only what may have been carried out
+        replaces a write that may have been. A read's failure is recorded in the place of another
+        one, or if there is none of both.
+        """
+        failed = fails(new.response) and not self._records_failures
+        is_sent = is_write(new.request)
+        is_refused = is_sent and not may_be_done(new.response)
+        series.left = [each for each in series.left if each.place not in self._dropped]
+        found = [
+            each
+            for each in series.left
+            if not (failed and not fails(each.response))
+            and not (is_refused and may_be_done(each.response))
         ]
-
-    def _replaced_by(self, new: Interaction) -> list[int]:
-        """Return the indexes of what a new interaction replaces: see `fails` and `may_be_done`."""
-        old = self._earlier(new.request)
-        if not old:
-            return []
-        is_refused = is_write(new.request) and not may_be_done(new.response)
-        if (old[0], new.is_fallback, is_refused) in self._replaced:
-            return []
-        self._replaced.add((old[0], new.is_fallback, is_refused))
-        found: list[int] = []
-        for call in old:
-            response = self.recording.interactions[call[-1]].response
-            is_better = new.is_fallback and not fails(response)
-            if not (is_better or (is_refused and may_be_done(response))):
-                found += call
-        return [index for index in found if index not in self._dropped]
+        return found if found or is_sent or not series.left else None
 
     def sent_before(self, write: Request) -> list[tuple[FileRecording, int, bool]]:
-        """Return when earlier runs sent a write, in order: the recording and the number in it.
+        """Return when others than this execution sent a write: the recording, the number in it.
 
         The last value says whether it may have been another write, since redaction replaced a value
         of it. A mode that replays sends a write only if no response came to it, or if it is a new
@@ -302,21 +422,24 @@ class Recorder:
         """
         found = []
         write = self.redactor.request(write)
-        for call in self._earlier(write):
-            response = self.recording.interactions[call[-1]].response
+        here = current_execution()
+        for call in self.index.find(write) if self.recording.interactions else ():
+            index = call[-1]
+            response = self.recording.interactions[index].response
             is_replayed = self._rules.replays and not response.broke_off
-            if call[-1] not in self._dropped and may_be_done(response) and not is_replayed:
-                both = write, self.index.requests[call[-1]]
+            if index in self._dropped or is_replayed or not may_be_done(response):
+                continue
+            if self._sender_of(index) is not here:
+                both = write, self.index.requests[index]
                 is_unsure = any(replaced_in(self._matching.form(each)) for each in both)
-                found.append((self.recording, call[-1] + 1, is_unsure))
+                found.append((self.recording, index + 1, is_unsure))
         return found
 
     def number_now(self, number: int) -> int:
-        """Return the number that an interaction of the file has without those that were replaced.
-
-        Two reads before letter 8 were recorded again: it is 6.
-        """
-        return number - sum(index + 1 < number for index in self._dropped)
+        """Return the number that an interaction of the file has by now."""
+        known = self.recording.interaction(number)
+        parts = self._parts()
+        return next(place for place, each in enumerate(parts, 1) if each is known)
 
     # -- the cassette's file -----------------------------------------------------------------------
 
@@ -325,27 +448,23 @@ class Recorder:
         if self.closed:
             is_there = version_of(self._path) is not None
             return read_cassette(self._path) if is_there else _read(self._path)
-        kept = [] if self._is_aside else self._staying()
-        new = self._new()
-        metadata = {**self.recording.metadata, **self._addresses(kept, has_new=bool(new))}
+        parts = self._parts(is_whole=not self._is_aside)
+        metadata = {
+            **self.recording.metadata,
+            **addresses(self.recording, parts, self._base_url),
+        }
         return replace(
             self.recording,
-            interactions=[*kept, *new],
+            interactions=interactions_of(parts),
             metadata=metadata,
             base_url=metadata["base_url"],
         )
 
-    def _addresses(self, kept: list[Interaction], *, has_new: bool) -> dict[str, Any]:
-        return addresses(self.recording, kept, self._base_url if has_new or not kept else None)
-
-    def _staying(self) -> list[Interaction]:
-        """Return the interactions of the file that stay."""
-        known = self.recording.interactions
-        return [known[at] for at in range(len(known)) if at not in self._dropped]
-
-    def _new(self) -> list[Interaction]:
-        """Return the interactions in the journal."""
-        return [] if self._journal is None else parse_journal(self._journal.data()).interactions
+    def _parts(self, *, is_whole: bool = True) -> Parts:
+        """Return the file's interactions that stay, and the texts of the new ones, in order."""
+        journal = Journal() if self._journal is None else self._journal.read()
+        known = self.recording.interactions if is_whole else ()
+        return journal.added_to(known, [self._digests.get(at, "") for at in range(len(known))])
 
     def fold_after_cell(self) -> None:
         """Fold at the end of a cell, unless a write is on its way.
@@ -368,31 +487,28 @@ class Recorder:
         if version_of(self._path) != self._version:
             self._follow_change()
         self._redact_again()
-        self._replace_file(list(self._journal.texts().values()))
+        self._replace_file(self._parts())
         self._is_folded = True
         self._folded_at = time.monotonic()
 
-    def _replace_file(self, texts: list[bytes]) -> None:
-        kept = self._staying()
+    def _replace_file(self, parts: Parts) -> None:
         metadata = {
             **self._metadata,
             **self.recording.metadata,
-            **self._addresses(kept, has_new=bool(texts)),
+            **addresses(self.recording, parts, self._base_url),
+            **({"cell": self._cell} if self._cell else {}),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
-        parts: list[Interaction | bytes] = [*kept, *texts]
         write_cassette(self._path, metadata, parts, self.redactor, version=self._version)
         self._version = version_of(self._path)
 
     def _follow_change(self) -> None:
         """Add the whole recording to a file that another program has changed."""
-        own = self._new()
-        known = set(own)
+        own = set(interactions_of(self._parts(is_whole=False)))
         recording = _read(self._path)
-        others = [each for each in recording.interactions if each not in known]
+        others = [each for each in recording.interactions if each not in own]
         self._start_from(replace(recording, interactions=others), self.redactor)
-        for each in own if self._updates else ():
-            self._dropped.update(self._replaced_by(each))
+        self._digests = dict(enumerate(digests_of(others)))
         self._notice(
             f"Another program changed {self._path} meanwhile. The recording is added to it."
         )
@@ -403,12 +519,12 @@ class Recorder:
         learned = self.redactor.learned
         journal = self._journal
         if journal is not None and learned != known:
-            for number, text in journal.texts().items():
+            for number, (digest, text) in journal.read().by_request.items():
                 if self.redactor.learned_in(text.decode(), known):
                     (interaction,) = read_interactions(text)
                     new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
-                    # The file may have the old text, by an earlier fold.
-                    journal.write(number, new.encode(), [digest_of(text)])
+                    journal.write(number, new.encode())
+                    self._own[digest_of(new.encode())] = self._own[digest]
         self._learned = learned
 
     # -- the end -----------------------------------------------------------------------------------
@@ -443,16 +559,16 @@ class Recorder:
         """Fold the recording as it ends, and return whether the cassette has something of it."""
         journal = self._journal
         assert journal is not None, "only then it is called"
-        found = parse_journal(journal.data()).by_request if ending == "drop" else {}
-        for number, each in found.items():
-            if self._is_aside or each.response.broke_off:
-                journal.write(number, b"")
+        if ending == "drop":
+            if self._is_aside:
+                self._dropped.clear()
+            for number, (_, text) in journal.read().by_request.items():
+                if self._is_aside or read_interactions(text)[0].response.broke_off:
+                    journal.write(number, b"")
         if ending == "replace":
             self._dropped.update(range(len(self.recording)))
-        elif ending == "merge" and self._is_aside:
-            for each in self._new():
-                self._dropped.update(self._replaced_by(each))
-        is_kept = bool(journal.texts())
+            self.recording = replace(self.recording, interactions=())
+        is_kept = bool(journal.read().by_request)
         if is_kept or self._dropped:
             self.fold()
         elif self._was_created:
@@ -486,7 +602,7 @@ def fold_left_journal(
         write_cassette(
             path, joined.metadata, joined.interactions, redactor, version=recording.version
         )
-        number = journal.new_to(recording.interactions)
+        number = journal.new_to(digests_of(recording.interactions))
         if number:
             notice(f"Cassette {path.stem!r}: {plural(number, 'interaction')} {RECOVERED}.")
     remove_journal(journal_of(path))

@@ -37,6 +37,7 @@ from ..exchange.values import (
     normalize_headers,
     unreadable,
 )
+from ..executions import kept_id
 from .layout import (
     NO_RESPONSE_STATUS,
     elapsed_s_of,
@@ -191,7 +192,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
                 recorded_at_of(entry.get("recorded_at")) or _date_of(response),
                 elapsed_s_of(entry.get("elapsed_s")),
                 attempt,
-                entry.get("fallback") is True,
+                kept_id(entry.get("cell")),
             )
         )
     except MALFORMED as error:

@@ -101,8 +101,7 @@ class Interaction:
     ``attempt`` is 2 or more if the request was sent again after a response that allows that, such
     as a 503. One call then makes several interactions.
 
-    ``is_fallback`` marks a failure that a replay plays only if there is no other response to the
-    same request. A session that records anew marks each failure so: see `fails`.
+    ``cell`` is the id of the notebook's cell that got the response, if the notebook keeps one.
     """
 
     request: Request
@@ -110,7 +109,7 @@ class Interaction:
     recorded_at: datetime | None = None
     elapsed_s: float | None = None
     attempt: int = 1
-    is_fallback: bool = False
+    cell: str | None = None
 
 
 def fails(response: Response) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from decimal import Decimal
 from json import loads
 from typing import TYPE_CHECKING, Any, Protocol
@@ -74,7 +75,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
 
     pool = ThreadPoolExecutor(concurrency)
     try:
-        waiting = {pool.submit(send_each, group) for group in groups.values()}
+        waiting = {pool.submit(copy_context().run, send_each, group) for group in groups.values()}
         with Progress("GET", len(waiting)) as bar:
             while waiting:
                 # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.

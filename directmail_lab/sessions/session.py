@@ -259,14 +259,16 @@ class Session:
         The mode lasts until you change it again. As a context manager, it lasts
         until the end of the block.
 
-        A new response replaces the responses of earlier runs to the same
-        request; the other interactions stay. A run is what one process records
-        to one cassette. ``record(…)`` as a statement begins a new one, while a
-        ``with`` block continues it. Whoever reads the cassette meanwhile gets
-        the new responses in place of the old ones, also if the kernel is
-        killed. A response with status 401, 403, 429 or 5xx does not replace a
-        success: it is replayed only while there is no other response to its
-        request.
+        A new response replaces those that the same cell got for the same
+        request when it was executed before, now or on another day; the other
+        interactions stay. So a reader's cell gets what yours got last. Outside
+        a notebook, or if the front end does not say which cell runs, it
+        replaces those of earlier runs. A run is what one process records:
+        ``record(…)`` as a statement begins a new one, while a ``with`` block
+        continues it. Whoever reads the cassette meanwhile gets the new
+        responses, also if the kernel is killed. A read's failure (no response,
+        or status 401, 403, 429 or 5xx) is not recorded if it would replace a
+        success.
 
         The parts of a response reach you as they come, and the interaction is
         in the cassette before you see its end. A body that you read only in

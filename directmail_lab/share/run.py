@@ -116,8 +116,10 @@ def _run(path: Path) -> None:
     number = 0
     bar = Progress(f"Running {path.name}", count, "cell")
 
-    def start(cell_index: int, **_: object) -> None:
+    def start(cell: Any, cell_index: int) -> None:
         nonlocal number
+        assert client.kc is not None, "it runs the cell"
+        client.kc.session.metadata = {"cellId": cell.get("id")}  # as JupyterLab
         number = min(cell_index + 1, count)
         bar.update()
 
@@ -130,11 +132,12 @@ def _run(path: Path) -> None:
         "shutdown_kernel": "immediate",
         "startup_timeout": 600,  # of a busy machine
     }
+    client = NotebookClient(notebook, **options)
     try:
         # The kernel's own messages are not outputs of cells, and do not concern the user.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with bar:
-            NotebookClient(notebook, **options).execute(**quiet)
+            client.execute(**quiet)
     except CellExecutionError as error:
         # The kernel's reply does not name an error of a repr, and the output does.
         shown = [each for each in notebook.cells[number - 1].outputs if "ename" in each]

@@ -1,27 +1,22 @@
 """The writes that this process has sent, so that none is sent again from another cell unasked.
 
-What one execution of a cell sends twice, such as a loop, is sent twice. A script, a module or a
-test has no cells: all that it sends belongs to one execution.
+What one execution (see `executions`) sends twice, such as a loop, is sent twice.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import sys
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from ...cassettes import Cassette, Recording, SessionRecording
 from ...cassettes.matching import Matching
-from ...display import plural, running_ipython, utc_time
+from ...display import utc_time
 from ...errors import AlreadySentError, WriteRefusedError
 from ...exchange.bodies import (
     MAX_UNPACKED_BYTES,
@@ -33,6 +28,7 @@ from ...exchange.bodies import (
 from ...exchange.httpx_values import body_of, httpx, is_write, request_value
 from ...exchange.next_page import only_list
 from ...exchange.values import Interaction, Response, fails
+from ...executions import Execution, current_execution
 from ...settings import is_loopback, origin_of, stand_ins
 from ...tracebacks import warn_caller
 from .extensions import Sent, call_of
@@ -48,95 +44,9 @@ _DEFAULT = Matching()
 _SEARCH = re.compile(r"(search|query|find|filter|lookup)/*\Z", re.IGNORECASE)
 
 
-# -- executions of cells ---------------------------------------------------------------------------
-
-
-@dataclass(eq=False, slots=True)
-class Execution:
-    """One execution of a cell, or one message to a widget.
-
-    Attributes
-    ----------
-    is_cell
-        Whether it is one of a cell.
-    cell
-        The number that the notebook shows, 5 for ``[5]``. It is known once the cell sends a write.
-    outcomes
-        What became of each of its writes: ``"kept"``, ``"sent"``, ``"failed (500)"``.
-    kept
-        What to say of the last write whose earlier response was returned.
-    """
-
-    is_cell: bool = False
-    cell: int | None = None
-    outcomes: list[str] = field(default_factory=list)
-    kept: str = ""
-
-    def summary(self) -> str:
-        """Return the line for the end of a cell; an empty string if all its writes were sent.
-
-        A single write that failed has been shown already, as the cell's error or response.
-        """
-        counts = Counter(self.outcomes)
-        kept = counts.pop("kept", 0)
-        sent = counts.pop("sent", 0)
-        total = len(self.outcomes)
-        if total == 1 and self.kept:
-            return self.kept
-        if total < 2 or total == sent:
-            return ""
-        failed = [f"{count} {outcome}" for outcome, count in counts.items()]
-        parts = ", ".join([f"{kept} kept", f"{sent} sent", *failed])
-        return f"{plural(total, 'write')}: {parts}. interactions() lists them."
-
-
-class _Cells:
-    """Follows IPython's shell: each of its executions gets an `Execution`.
-
-    Tasks inherit it from the cell that creates them. A thread belongs to the cell that was started
-    last.
-    """
-
-    def __init__(self) -> None:
-        self._shell: Any = None
-        self._running: ContextVar[Execution] = ContextVar("running")
-        self._without_shell = Execution()
-        self._latest = self._without_shell
-
-    def current(self) -> Execution:
-        shell = running_ipython()
-        if shell is None:
-            return self._without_shell
-        if shell is not self._shell:
-            self._shell = shell
-            self._latest = Execution(is_cell=True)
-            self._running = ContextVar("running")
-            # A message to a widget has only the first one.
-            shell.events.register("pre_execute", lambda: self._running.set(Execution()))
-            shell.events.register("pre_run_cell", self._begin_cell)
-            shell.events.register("post_run_cell", self._end_cell)
-        here = self._running.get(self._latest)
-        if here.is_cell and here.cell is None:
-            # Some versions of IPython count the running cell already, and some do not.
-            here.cell = len(shell.history_manager.input_hist_parsed) - 1
-        return here
-
-    def _begin_cell(self, _: object) -> None:
-        self._latest = self._running.get(self._latest)
-        self._latest.is_cell = True
-
-    def _end_cell(self, _: object) -> None:
-        summary = self._latest.summary()
-        if summary:
-            sys.stdout.write(f"{summary}\n")
-
-
-_cells = _Cells()
-
-
 def say_kept(write: SentWrite, text: str) -> None:
     """Say that the response to an earlier write is returned: in a notebook, at the cell's end."""
-    here = _cells.current()
+    here = current_execution()
     if here.is_cell:
         here.outcomes.append(f"kept failure ({write.status})" if write.fails else "kept")
         here.kept = text
@@ -209,7 +119,7 @@ _sent: dict[int, list[SentWrite]] = {}
 
 def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentWrite]:
     """Return when a write was sent before: by an earlier run, or by this process."""
-    here = _cells.current()
+    here = current_execution()
     found: dict[object, SentWrite] = {}
     if cassette is not None:
         for recording, number, is_unsure in cassette.sent_before(request_value(request)):
@@ -271,7 +181,7 @@ def _noted(
     AlreadySentError
         The write was sent before, and the caller does not want it to be sent again.
     """
-    execution = _cells.current()
+    execution = current_execution()
     write = SentWrite(datetime.now(UTC), execution=execution, key=recording.key_hint)
     keys = _keys_of(request, cassette)
     with _lock:
@@ -307,7 +217,7 @@ def add_response(
     request: httpx.Request, recording: SessionRecording, cassette: Cassette | None
 ) -> None:
     """Note a write that this session did not send, but has a response to."""
-    write = _answered(recording, call_of(request).number, _cells.current())
+    write = _answered(recording, call_of(request).number, current_execution())
     write.key = recording.key_hint
     with _lock:
         _add(write, _keys_of(request, cassette))
@@ -329,7 +239,7 @@ def _earlier_write(
     if not keeps:
         if origin_of(request.url) in stand_ins():
             return None
-        earlier = [each for each in earlier if each.execution is not _cells.current()]
+        earlier = [each for each in earlier if each.execution is not current_execution()]
     if not earlier:
         return None
     # What this process sent, it knows with all values.
