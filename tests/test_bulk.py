@@ -176,10 +176,10 @@ def test_after_an_interrupt_nothing_more_is_sent(pace, most):
 
 def test_after_an_interrupt_while_they_are_started_no_other_one_is_sent(account, monkeypatch):
     class Interrupted(ThreadPoolExecutor):
-        def submit(self, send, positions):
+        def submit(self, run, send, positions):
             if positions == [10]:
                 raise KeyboardInterrupt
-            return super().submit(send, positions)
+            return super().submit(run, send, positions)
 
     monkeypatch.setattr("directmail_lab.sessions.pages.ThreadPoolExecutor", Interrupted)
     session_of(account, pace="off")

@@ -447,7 +447,8 @@ def damaged(data: bytes, damage: str) -> bytes:
             return data[: at[4]] + b'{"request": "x", "replaces": []}\n' + data[at[4] :]
         case "a wrong size":
             return data[: at[4]] + data[at[4] :].replace(b'"size": ', b'"size": 9', 1)
-    return data[: at[4] + 90] + b"\xff" + data[at[4] + 91 :]
+    place = data.index(b'"method"', at[4])
+    return data[:place] + b"\xff" + data[place + 1 :]
 
 
 @pytest.mark.parametrize(
