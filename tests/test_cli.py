@@ -448,8 +448,8 @@ def test_the_audit_reads_all_of_a_folder_that_may_have_a_credential(tour):
 
     assert "saved.HAR: a service's key" in done.stdout
     assert "leak.ipynb, cell 2, source: a service's key" in done.stdout
-    assert "suite/big.yaml was not searched: its content is in git-lfs." in done.stderr
-    assert "in 2 files, and 1 file not searched." in done.stderr
+    assert "suite/big.yaml was not searched: its content is in git-lfs." in done.output
+    assert "in 2 files, and 1 file not searched." in done.output
     assert done.exit_code == 1
 
 
@@ -466,8 +466,8 @@ def test_what_was_not_read_is_no_all_clear():
 
     assert (found.exit_code, hook.exit_code) == (1, 0)
     for each in (found, hook):
-        assert "big.yaml was not searched" in each.stderr
-        assert "0 found in 0 files, and 1 file not searched." in each.stderr
+        assert "big.yaml was not searched" in each.output
+        assert "0 found in 0 files, and 1 file not searched." in each.output
 
 
 def test_redact_spares_a_field_and_says_so():
