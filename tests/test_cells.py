@@ -25,9 +25,6 @@ REFUSED = "print(dm.get('/v1/n', auth=None).status_code)"
 POLL = "print([dm.get('/v1/n').json()['n'] for _ in range({})])"
 
 
-not_yet = pytest.mark.xfail(reason="a cell's own responses are not all told apart yet")
-
-
 @pytest.fixture(scope="module")
 def author() -> Iterator[Kernel]:
     with closing(Kernel()) as kernel:
@@ -75,7 +72,6 @@ def test_a_cell_that_was_executed_thrice_plays_its_last_response(
     assert loaded_by_vcrpy(notebook.cassette) == 2
 
 
-@not_yet
 def test_the_order_of_the_authors_executions_does_not_matter(author, reader, counting, tmp_path):
     """Without ids, a reader gets the recorded order; a replaced response keeps its place in it."""
     notebook = Notebook(tmp_path, {"A": GET, "B": GET})
@@ -128,7 +124,6 @@ def test_refusals_and_successes_are_played_by_the_cells_that_got_them(
     assert notebook.read(reader, *reversed(notebook.cells)) == notebook.shown
 
 
-@not_yet
 def test_a_cell_that_polls_plays_all_its_responses_from_the_first_on(
     author, reader, counting, tmp_path
 ):
@@ -171,7 +166,6 @@ def test_one_execution_may_record_in_several_blocks(author, reader, counting, tm
     assert notebook.read(reader, "B", "A") == notebook.shown
 
 
-@not_yet
 def test_vs_codes_ids_are_known_and_not_written(author, reader, counting, tmp_path):
     """They are addresses with the path of the notebook."""
     notebook = Notebook(tmp_path, {"A": GET, "B": GET})
@@ -233,7 +227,6 @@ def test_a_thread_belongs_to_the_cell_that_started_it(author, reader, counting, 
     assert sorted(cells_in(notebook)) == ["A", "A", "B"]
 
 
-@not_yet
 def test_a_widgets_messages_belong_to_the_cell_that_made_it(author, reader, counting, tmp_path):
     """The presses of a button are recorded and played in their order."""
     notebook = Notebook(tmp_path, {"A": BUTTON, "B": GET, "C": "print(seen)"})

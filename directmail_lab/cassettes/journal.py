@@ -24,7 +24,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -124,15 +123,20 @@ class Journal:
         may have an empty digest.
         """
         added: dict[_Place, list[bytes]] = {}
+        firsts: dict[_Place, int] = {}
         for request, (_, text) in sorted(self.by_request.items()):
-            added.setdefault(self._standing[request], []).append(text)
+            place = self._standing[request]
+            added.setdefault(place, []).append(text)
+            firsts.setdefault(place, place if isinstance(place, int) else request)
         parts: Parts = []
         for each, digest in zip(recorded, digests, strict=True):
             if digest in self._places:
                 parts += added.pop(self._places[digest], ())
             else:
                 parts.append(each)
-        return [*parts, *chain.from_iterable(added.values())]
+        for place in sorted(added, key=firsts.__getitem__):
+            parts += added[place]
+        return parts
 
     def new_to(self, digests: Iterable[str]) -> int:
         """Return how many interactions are not in the cassette yet."""
