@@ -203,7 +203,7 @@ def test_any_bytes_are_a_journal_without_interactions(data):
 @pytest.mark.parametrize("end", [Cassette.fold, Cassette.close])
 def test_a_kill_anywhere_in_a_fold_loses_nothing(tmp_path, end):
     """There is the old file or the new one at each line, and the journal beside it if needed."""
-    new = [("/1", 200), ("/0", 201), ('{"to": "Ann"}', 201)]
+    new = [("/0", 201), ("/1", 200), ('{"to": "Ann"}', 201)]
     for stop in count(1, 3):
         path = recorded(tmp_path / f"{stop}.yaml", answered(get("/0")), answered(get("/1")))
         with warnings.catch_warnings():

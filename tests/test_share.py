@@ -766,17 +766,17 @@ Broken()"""
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        ("dm.me()", r"fails where .*\n  NotConnectedError: No session .*\n Put record"),
+        ("dm.me()", r"(?s)fails where.*NotConnectedError: No session.*\s+Put\s+(dm\.)?record"),
         (
             "dm.record('shared-tour')\ndm.get('/v1/lists')",
-            r"NotRecordedError: .*\n  Nearest.*\n Run",
+            r"(?s)NotRecordedError: .*Nearest.*\s+Run",
         ),
-        ("dm.replay(f'tour-{7 * 6}')", r"CassetteNotFoundError: (.|\n)* --add NAME\."),
+        ("dm.replay(f'tour-{7 * 6}')", r"(?s)CassetteNotFoundError: .*--add\s+NAME\."),
         (SOCKET, r"NoNetworkError: No connection to 192\.0\.2\.1: a shared"),
         ("import httpx\nhttpx.get('https://api.test')", "ConnectError: No connection to api.test"),
         ("import os\nos._exit(1)", "ended its kernel"),
-        ("import helper", r"ModuleNotFoundError: .*\n The zip has .* --add FILE\."),
-        (BROKEN, r"ValueError: no picture\n Restart"),
+        ("import helper", r"(?s)ModuleNotFoundError: .*The\s+zip\s+has.*--add\s+FILE\."),
+        (BROKEN, r"ValueError: no picture\s+Restart"),
     ],
 )
 def test_the_error_names_the_first_failing_cell_and_nothing_is_written(tour, cell, says):
@@ -788,7 +788,7 @@ def test_the_error_names_the_first_failing_cell_and_nothing_is_written(tour, cel
     message = str(caught.value)
     assert message.startswith("Nothing was written: one.ipynb, cell 2, ")
     assert message.endswith("To share it as it is: --no-run.")
-    assert message.count("\n") <= 3
+    assert message.count("\n") <= 6
     assert not Path("tour.zip").exists()
 
 
