@@ -252,7 +252,7 @@ def test_a_write_that_was_killed_before_its_response_is_known_to_the_next_run(tm
     with opened(tmp_path / "tour.yaml", "update") as cassette:
         sent = [cassette.sent_before(letter(to).request) for to in ("Ann", "Bob", "Cleo")]
 
-    assert [[number for _, number, _ in each] for each in sent] == [[2], [1], []]
+    assert [[write.number for write in each] for each in sent] == [[2], [1], []]
 
 
 def test_a_write_stays_known_if_its_response_comes_after_the_recording_ended(tmp_path):

@@ -36,7 +36,7 @@ from .journal import journal_of
 from .library import cassette_name, find_cassette, new_cassette_path, version_of
 from .matching import Matching
 from .player import Attempts, Index, Player
-from .recorder import Ending, Recorder
+from .recorder import Ending, Recorder, SentBefore
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -543,7 +543,7 @@ class Cassette:
         if self._recorder is not None:
             self._recorder.continue_run()
 
-    def sent_before(self, write: Request) -> list[tuple[FileRecording, int, bool]]:
+    def sent_before(self, write: Request) -> list[SentBefore]:
         """Return what `Recorder.sent_before` does.
 
         Each of these may have been carried out: the service did not refuse it (4xx), and a
@@ -557,7 +557,7 @@ class Cassette:
         # A function that masks the recipient makes the letters to two of them equal.
         is_changed = self.matching.form(unanswered.request) != self.matching.form(write)
         found = self._recorder.sent_before(unanswered.request)
-        return [(file, number, is_unsure or is_changed) for file, number, is_unsure in found]
+        return [each._replace(is_unsure=each.is_unsure or is_changed) for each in found]
 
     def number_now(self, number: int) -> int:
         """Return the number that an interaction of an earlier run has by now."""

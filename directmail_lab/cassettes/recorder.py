@@ -79,6 +79,25 @@ class _Earlier(NamedTuple):
     cell: str | None = None
 
 
+class SentBefore(NamedTuple):
+    """A recorded write that may have been carried out.
+
+    Attributes
+    ----------
+    recording, number
+        What has it.
+    sender
+        What sent it in this run; None if an earlier run did.
+    is_unsure
+        Whether it may have been another write, since redaction replaced a value of it.
+    """
+
+    recording: FileRecording
+    number: int
+    sender: Execution | None
+    is_unsure: bool
+
+
 @dataclass(eq=False, slots=True)
 class _Series:
     """What one execution of a cell, or a run, records of a request.
@@ -413,26 +432,23 @@ class Recorder:
         ]
         return found if found or is_sent or not series.left else None
 
-    def sent_before(self, write: Request) -> list[tuple[FileRecording, int, bool]]:
-        """Return when others than this execution sent a write: the recording, the number in it.
+    def sent_before(self, write: Request) -> list[SentBefore]:
+        """Return when a write was sent before.
 
-        The last value says whether it may have been another write, since redaction replaced a value
-        of it. A mode that replays sends a write only if no response came to it, or if it is a new
-        one.
+        A mode that replays sends a write only if no response came to it, or if it is a new one.
         """
         found = []
         write = self.redactor.request(write)
-        here = current_execution()
         for call in self.index.find(write) if self.recording.interactions else ():
             index = call[-1]
             response = self.recording.interactions[index].response
             is_replayed = self._rules.replays and not response.broke_off
             if index in self._dropped or is_replayed or not may_be_done(response):
                 continue
-            if self._sender_of(index) is not here:
-                both = write, self.index.requests[index]
-                is_unsure = any(replaced_in(self._matching.form(each)) for each in both)
-                found.append((self.recording, index + 1, is_unsure))
+            both = write, self.index.requests[index]
+            is_unsure = any(replaced_in(self._matching.form(each)) for each in both)
+            sender = self._sender_of(index)
+            found.append(SentBefore(self.recording, index + 1, sender, is_unsure))
         return found
 
     def number_now(self, number: int) -> int:

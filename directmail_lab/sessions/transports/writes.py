@@ -122,23 +122,24 @@ def sent_before(request: httpx.Request, cassette: Cassette | None) -> list[SentW
     here = current_execution()
     found: dict[object, SentWrite] = {}
     if cassette is not None:
-        for recording, number, is_unsure in cassette.sent_before(request_value(request)):
-            write = _answered(recording, number)
-            write.is_unsure = is_unsure
+        for each in cassette.sent_before(request_value(request)):
+            write = _answered(each.recording, each.number, each.sender)
+            write.is_unsure = each.is_unsure
             found[write.at, write.status] = write
     for key in _keys_of(request, cassette):
-        for each in _sent.get(key, ()):
+        for write in _sent.get(key, ()):
             # What this process has recorded is in both, once a later run has begun. It then
             # belongs to an earlier run if this execution sent it, or else to its cell.
-            known = found.setdefault((each.at, each.status), each)
+            known = found.setdefault((write.at, write.status), write)
             known.is_unsure = False
-            if each.execution is not here:
+            if write.execution is not here:
                 # Its session may be closed and gone, and the file still has the response.
-                best = each if each.recording() is not None else known
-                found[each.at, each.status] = replace(
-                    each, recording=best.recording, number=best.number
+                best = write if write.recording() is not None else known
+                found[write.at, write.status] = replace(
+                    write, recording=best.recording, number=best.number
                 )
-    return list(found.values())
+    # What this process sent, it knows with all values.
+    return [each for each in found.values() if not (each.is_unsure and each.execution)]
 
 
 def guard(
