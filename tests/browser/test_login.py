@@ -106,15 +106,20 @@ def test_a_key_is_refused_then_accepted_and_then_lost_with_the_kernel(page, form
 
 
 def test_the_form_works_by_keyboard_and_triggers_no_jupyterlab_commands(page, form, service):
-    """No keyring works for the kernels of these tests, and the form says so."""
+    """Tab stops at the button that shows the key, and sending hides it. No keyring works in these
+    kernels, and the form says so."""
     expect(form.root).to_contain_text("No keyring works on this machine.")
     expect(form.root.get_by_label("Remember")).to_be_hidden()
     form.address.focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
+    expect(form.key).to_have_attribute("type", "text")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
     expect(form.problem).to_contain_text("Type your key")
     expect(form.key).to_be_focused()
+    expect(form.key).to_have_attribute("type", "password")
     page.keyboard.type("ddaabxzm0")
     form.button.focus()
     page.keyboard.type("aabddx")

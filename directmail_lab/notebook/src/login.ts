@@ -69,15 +69,20 @@ function makeForm(id: string) {
   const remember = makeRemember(id);
   fields.key.row.append(remember.row, remember.problem);
   const key = fields.key.control;
-  const showing = makeButton("Show", () => {
-    key.type = key.type === "password" ? "text" : "password";
-    setText(showing, key.type === "password" ? "Show" : "Hide");
-  }, { ariaLabel: "Show the key" });
+  const showing = makeButton("Show key", () => showKey(key.type === "password"));
+  const showKey = (isShown: boolean) => {
+    key.type = isShown ? "text" : "password";
+    setText(showing, isShown ? "Hide key" : "Show key");
+  };
   key.replaceWith(div("dml-top dml-key", showing));
   showing.before(key);
   const rows = Object.values(fields).map(({ row }) => row);
   root.append(title, ...rows, problem, div("dml-actions", submit, status, seconds));
-  return { root, ...fields, remember, submit, status, seconds, problem };
+  const emptyKey = () => {
+    key.value = "";
+    showKey(false);
+  };
+  return { root, ...fields, remember, submit, status, seconds, problem, emptyKey };
 }
 
 function makeAccount(id: string, onSignOut: () => void) {
@@ -209,7 +214,7 @@ function signIn(view: View) {
   const texts = [valueOf("address"), valueOf("key"), form.remember.box.checked ? "yes" : ""];
   // The field is emptied before anything is sent, so that a saved page does not contain the key.
   view.key = form.key.control.value;
-  form.key.control.value = "";
+  form.emptyKey();
   form.status.textContent = "";
   showProblem(form, null);
   send(view, { type: "sign_in" }, texts);
@@ -229,7 +234,7 @@ function render({ model, el }: Context) {
   view.kernel = connect(model, {
     onGreet: () => {
       Object.assign(view, { connected: false, busy: false, isSender: false, key: "" });
-      form.key.control.value = "";
+      form.emptyKey();
       show(view);
     },
     onMessage: (state) => receive(view, state),
