@@ -20,8 +20,9 @@ WARNINGS = "error::UserWarning,error::FutureWarning"
 
 
 def in_order(path: Path, cells: Iterable[Any]) -> Any:
+    """Return a notebook of copies of cells, with their ids: one may be executed several times."""
     notebook = read(path)
-    notebook.cells = [type(cell)({**cell, "id": f"c{n}"}) for n, cell in enumerate(cells)]
+    notebook.cells = [type(cell)(cell) for cell in cells]
     return notebook
 
 

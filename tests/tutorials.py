@@ -232,14 +232,17 @@ def keep_what_lasts(notebook: Any, folder: Path) -> None:
 def _lasting_outputs(cell: Any) -> list[Any]:
     """Return a cell's outputs without widgets, whose ids differ on each run.
 
-    The browser's cell keeps no output: what it shows depends on how fast the later cells run.
+    The browser's cell keeps no output: what it shows depends on how fast the later cells run. No
+    cell keeps the progress of `get_many`, which a fast machine does not show.
     """
     if cell.source == _BROWSER:
         return []
     return [
         output
         for output in cell.get("outputs", ())
-        if output.get("data") != {} and _WIDGET not in output.get("data", {})
+        if output.get("data") != {}
+        and _WIDGET not in output.get("data", {})
+        and not output.get("data", {}).get("text/plain", "").startswith("GET: ")
     ]
 
 

@@ -63,24 +63,25 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
         groups.setdefault(group, []).append(position)
     batch = Batch(concurrency)
 
-    def send_each(positions: Iterable[int]) -> None:
+    def send_each(positions: list[int]) -> int:
         for position in positions:
             if batch.is_over.is_set():
-                return
+                break
             extensions = {EXTENSION: Call(batch=batch)}
             try:
                 results[position] = session.client.get(paths[position], extensions=extensions)
             except Exception as error:
                 results[position] = without_traceback(error) if is_deliberate(error) else error
+        return len(positions)
 
     pool = ThreadPoolExecutor(concurrency)
     try:
         waiting = {pool.submit(copy_context().run, send_each, group) for group in groups.values()}
-        with Progress("GET", len(waiting)) as bar:
+        with Progress("GET", len(paths)) as bar:
             while waiting:
                 # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.
                 done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
-                bar.update(len(done))
+                bar.update(sum(each.result() for each in done))
     except KeyboardInterrupt:
         batch.is_over.set()
     pool.shutdown(wait=False, cancel_futures=True)
