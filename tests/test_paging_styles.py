@@ -847,17 +847,32 @@ def test_a_short_page_that_announces_more_is_not_the_last(serve, says):
     assert dm.frame(dm.pages(path, page="page"))["id"].tolist() == IDS
 
 
-def test_the_progress_of_pages_says_how_many_came(serve, monkeypatch):
-    """Records are counted, of the total that a page gives."""
-    terminal = io.StringIO()
-    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stderr", terminal)
+def shown_in_terminal(monkeypatch):
+    """Return what a terminal shows of a progress: each of its steps."""
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr("directmail_lab.display._PROGRESS_S", 0.0)
     at_once = functools.partial(Progress, delay_s=0.0)
     monkeypatch.setattr("directmail_lab.sessions.pages.Progress", at_once)
+    return shown
+
+
+def test_the_progress_of_pages_says_how_many_came(serve, monkeypatch):
+    """Records are counted, of the total that a page gives."""
+    terminal = shown_in_terminal(monkeypatch)
     texts = [terminal.getvalue() for _ in dm.pages(serve(FOLLOWED["next_url"]))]
 
     assert [re.findall(r": (\d+) ", text)[-1] for text in texts] == ["3", "6", "7"]
+
+
+def test_the_progress_of_many_counts_each_request(monkeypatch):
+    """A replay plays those of one path in turn."""
+    terminal = shown_in_terminal(monkeypatch)
+    dm.replay("first-look")
+    dm.get_many(["/v1/users/me"] * 4 + ["/v1/lists"])
+
+    assert "GET: 5 of 5 requests" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(
