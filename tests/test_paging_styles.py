@@ -924,6 +924,30 @@ def test_csv_has_all_its_pages(serve):
     assert got["id"].tolist() == [*map(str, IDS)]
 
 
+def table_of(records: list[Any]) -> str:
+    """Return records as CSV in Excel's style: with an address of two lines, below a title."""
+    rows = [f'{each["id"]};"{each["name"]}, Main Street 1\nSpringfield"' for each in records]
+    return "\r\n".join(["sep=;", "id;address", *rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("style", "options"),
+    [
+        (by_offset(lambda r, *_: table_of(r)), {"params": {"offset": 0}}),
+        (by_page(lambda r, *_: table_of(r)), {"page": "page", "params": {"page": 1}}),
+        (lambda q, _: table_of(last_id(q, _)["data"]), {"after": "starting_after"}),
+        (by_page(lambda r, *_: Reply(table_of(r), {"X-Total-Count": "7"})), {"page": "page"}),
+    ],
+    ids=["offset", "page", "last id", "total"],
+)
+def test_a_row_of_csv_may_have_several_lines(serve, server, style, options):
+    got = dm.frame(dm.pages(serve(style), **options))
+
+    assert got["id"].tolist() == [*map(str, IDS)]
+    assert "\n" in got["address"][0]
+    assert server.requests.total() <= 4
+
+
 @pytest.mark.parametrize("option", ["page", "offset"])
 def test_a_number_in_place_of_a_name_is_an_error(serve, option):
     path = serve(FOLLOWED["next_url"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
+import io
 import json
 import math
 import re
@@ -194,14 +196,79 @@ _ANY_FILE = ("", "application/octet-stream", "application/vnd.ms-excel", "text/p
 _TABLE_FILE = re.compile(r"\.(?:csv|tsv)\b", re.IGNORECASE)
 
 
-def separators_of(headers: Headers, path: str) -> str:
+# JSON, or a page that says what is wrong, which some services send as text/csv.
+_NO_TABLE = (b"<", b"[", b"{")
+_SAMPLE = 65_536
+_TITLE_LINES = 10
+# Follows the last row of a table, unless a quotation mark is missing.
+_END = "\0"
+
+
+def separators_of(headers: Headers, path: str, content: bytes) -> str:
     """Return the characters that may separate the columns of a table in text, or an empty text."""
+    if not content.strip() or content.lstrip().startswith(_NO_TABLE):
+        return ""
     media_type = media_type_of(headers)
     name = f"{header(headers, 'Content-Disposition')} {path}"
     if media_type == "text/tab-separated-values":
         return "\t"
     is_table = media_type in _ANY_FILE and _TABLE_FILE.search(name)
     return ",;\t|" if is_table or media_type in ("application/csv", "text/csv") else ""
+
+
+class Table(NamedTuple):
+    """A table in text: its columns, its rows, and how many lines are above it."""
+
+    names: list[str]
+    rows: list[list[str | None]]
+    lines_above: int
+    separator: str
+
+    @property
+    def records(self) -> list[dict[str, str | None]]:
+        """Its rows by the names of the columns."""
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+
+def read_table(text: str, separators: str) -> Table:
+    """Return a table in CSV with its cells as text; a cell that is not there is None.
+
+    The separator is the one of these characters that is most frequent in the header. Lines above
+    the header have no separator; ``sep=;`` is one that Excel reads.
+
+    Raises
+    ------
+    ValueError
+        It is not a table. The message quotes nothing of it.
+    """
+    stated = re.match(r"sep=(.)\r?\n", text)
+    if stated:
+        separators = stated[1]
+        text = text[stated.end() :]
+    lines = re.sub('"[^"]*"', "", text[:_SAMPLE]).splitlines()[:_TITLE_LINES] or [""]
+    header = next((at for at, line in enumerate(lines) if set(separators) & set(line)), 0)
+    separator = max(separators, key=lines[header].count)
+    if len({line.count(separator) for line in lines[header:]}) > 1:
+        header = 0
+    whole = io.StringIO(text.removesuffix("\n") + f"\n{_END}", newline="")
+    reader = csv.reader(whole, delimiter=separator)
+    try:
+        numbered = [(reader.line_num, row) for row in reader]
+    except csv.Error:  # a cell of more than 131,072 characters
+        numbered = [(0, [])]
+    if numbered.pop()[1] != [_END]:
+        raise ValueError("not a table of CSV: a quotation mark is missing, or a cell is too long")
+    names = numbered[header][1]
+    rows = []
+    for line, row in numbered[header + 1 :]:
+        if len(row) > len(names):
+            raise ValueError(
+                f"not a table of CSV: line {line} has {len(row)} fields, "
+                f"where {len(names)} are expected"
+            )
+        if row or len(names) == 1:
+            rows.append([*row, *[None] * (len(names) - len(row))])
+    return Table(names, rows, header, separator)
 
 
 class Part(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from ..exchange.bodies import (
     leaves,
     plain_text,
     read_json,
+    read_table,
     separators_of,
     unpack,
     unwrap,
@@ -55,8 +55,6 @@ _LARGEST = {"Int64": 2**63 - 1, "Float64": 2**53 - 1}
 # Their numbers are names: "00123" and "123" are two.
 _NAME_COLUMN = re.compile(r"(?:^|[^a-z])(?:id|zip|post(?:al_?)?code|phone)$|[a-z]I[dD]$", re.ASCII)
 _NUMBER = r"(?=.{1,15}$)-?(?:0|[1-9]\d*)(?:\.\d+)?"
-_SAMPLE = 65_536
-_TITLE_LINES = 10
 
 
 @hide_frames  # the locals contain the body, which may repeat the key
@@ -261,11 +259,9 @@ def _read(value: Any, on_error: str) -> Any:
             if read_json(response.content, response.charset_encoding)[1] is None:
                 error.add_note('frame(…, on_error="keep") makes a frame of its body.')
             raise error
-        separators = separators_of(tuple(response.headers.items()), response.url.path)
         value = response.content
-        # Some services send JSON, or a page that says what is wrong, as text/csv.
-        is_table = value.strip() and not value.lstrip().startswith((b"<", b"[", b"{"))
-        if separators and is_table:
+        separators = separators_of(tuple(response.headers.items()), response.url.path, value)
+        if separators:
             return _table_of_csv(response, separators)
     if isinstance(value, bytes | bytearray):
         charset = response.charset_encoding if response else None
@@ -321,63 +317,32 @@ def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
 
 
 def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
+    """Return a table in CSV as a frame of text: ``"01234"`` and ``"NA"`` stay as they are."""
     try:
         content = unpack(response.content)
+        text = decode_text(content, response.charset_encoding)
+        if "\ufffd" in text and "\ufffd".encode() not in content:
+            text = content.decode("cp1252", "replace")
+            warn_caller(
+                "This table is not in the character set that it says: it is read as cp1252."
+            )
+        table = read_table(_without_key(text), separators)
     except ValueError as error:
         raise _not_json(f"is {error}", response) from None
-    text = decode_text(content, response.charset_encoding)
-    if "\ufffd" in text and "\ufffd".encode() not in content:
-        text = content.decode("cp1252", "replace")
-        warn_caller("This table is not in the character set that it says: it is read as cp1252.")
-    try:
-        return _read_csv(_without_key(text), separators)
-    except pd.errors.ParserError as error:
-        numbers = re.findall(r"\d+", str(error))
-    problem = "is not a table of CSV: a quotation mark is missing"
-    if len(numbers) == 3:
-        expected, line, seen = numbers
-        problem = (
-            f"is not a table of CSV: line {line} has {seen} fields, where {expected} are expected"
-        )
-    raise _not_json(problem, response)
-
-
-def _read_csv(text: str, separators: str) -> pd.DataFrame:
-    """Return a table in CSV as a frame of text: ``"01234"`` and ``"NA"`` stay as they are.
-
-    The separator is the one of these characters that is most frequent in the header. Lines above
-    the header, without a separator, are left out with a warning; ``sep=;`` is one that Excel reads.
-    """
-    stated = re.match(r"sep=(.)\r?\n", text)
-    if stated:
-        separators = stated[1]
-        text = text[stated.end() :]
-    lines = re.sub('"[^"]*"', "", text[:_SAMPLE]).splitlines()[:_TITLE_LINES]
-    header = next((at for at, line in enumerate(lines) if set(separators) & set(line)), 0)
-    separator = max(separators, key=lines[header].count)
-    counts = {line.count(separator) for line in lines[header:]}
-    if header and len(counts) == 1:
-        warn_caller(f"The table begins in line {header + 1}: the lines above are left out.")
-        text = text.split("\n", header)[header]
-    columns = max(counts) + 1
+    columns = len(table.names)
     _refuse_wide(columns)
-    table = pd.read_csv(
-        io.StringIO(text),
-        sep=separator,
-        header=None,
-        dtype="string",
-        keep_default_na=False,
-        skip_blank_lines=columns > 1,
-    )
-    cells = [cell for cell in table.to_numpy().flat if "\n" in str(cell)]
-    inside = [line for cell in cells for line in cell.split("\n")[1:]]
-    if columns > 1 and any(line.count(separator) >= columns - 1 for line in inside):
+    if table.lines_above:
+        warn_caller(
+            f"The table begins in line {table.lines_above + 1}: the lines above are left out."
+        )
+    inside = [line for row in table.rows for cell in row for line in (cell or "").split("\n")[1:]]
+    if columns > 1 and any(line.count(table.separator) >= columns - 1 for line in inside):
         warn_caller(
             "A quoted cell contains lines like those of the table.",
             "If a quotation mark is missing, so are rows: see response.text.",
         )
-    names = _unique_names([(name,) for name in table.iloc[0]])
-    return table.iloc[1:].set_axis(names, axis=1).reset_index(drop=True)
+    names = _unique_names([(name,) for name in table.names])
+    return pd.DataFrame(table.rows, columns=names, dtype="string")
 
 
 def _with_numbers(table: pd.DataFrame) -> pd.DataFrame:
