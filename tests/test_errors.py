@@ -149,7 +149,7 @@ def test_a_warning_has_two_parts_and_no_line_of_ours(run, account, monkeypatch):
 
     assert shown.splitlines() == [
         "Warning: This is one page of a list: 1 of 2 records.",
-        'For all: frame(pages("/v1/lists")).',
+        'For all: dm.frame(dm.pages("/v1/lists")).',
     ]
 
 

@@ -191,7 +191,7 @@ def test_data_is_unwrapped_if_it_is_an_object_or_an_array(data):
 @pytest.mark.parametrize(
     ("name", "says", "warning"),
     [
-        ("items", {"page": 1, "total": 50}, r"10 of 50 records\.\nFor all: frame\(pages"),
+        ("items", {"page": 1, "total": 50}, r"10 of 50 records\.\nFor all: dm\.frame\(dm\.pages"),
         ("items", {"next": "/v1/letters?after=9"}, "10 records"),
         ("items", {"has_more": True}, "10 records"),
         ("data", {"total": 50}, "10 of 50 records"),
@@ -261,8 +261,27 @@ def test_each_way_to_a_frame_warns_of_other_pages():
     with pytest.warns(UserWarning, match="3 of 4 responses are one page of a list") as caught:
         frame([response(body), response(b"[]"), response(body), response(body)])
 
-    assert "50 of 120 records.\nFor all: frame(pages(" in str(caught[0].message)
+    assert "50 of 120 records.\nFor all: dm.frame(dm.pages(" in str(caught[0].message)
     assert [each.filename for each in caught] == [__file__]
+
+
+def test_the_call_for_all_pages_has_the_query_without_its_credentials():
+    """Without the filter, it would return other records."""
+    got = response(json.dumps({"items": [{"id": 1}], "total": 2}).encode())
+    got.request.url = got.request.url.copy_with(query=b"status=open%20now&api_key=k1")
+    call = r'dm\.pages\("/v1/users/me\?status=open%20now&api_key=<REDACTED>"\)'
+    with pytest.warns(UserWarning, match=call):
+        frame(got)
+
+
+def test_a_list_beside_the_number_of_its_page_has_its_rows():
+    """What else is said there, such as a filter, is said of the page."""
+    says = {"page": 1, "limit": 2, "slug": "4px", "since": "2026-02-26"}
+    body = {"meta": {"code": 200}, "data": {**says, "parcels": [{"id": 1}, {"id": 2}]}}
+    one = frame({"name": "Ann", "page": 1, "limit": 9, "parcels": [{"id": 1}, {"id": 2}]})
+
+    assert frame(body)["id"].tolist() == [1, 2]
+    assert len(one) == 1
 
 
 def test_rows_at_goes_through_lists():

@@ -157,6 +157,13 @@ FOLLOWED: dict[str, Style] = {
     ),
     "startIndex from 1": scim,
     "page and total": by_page(lambda r, n, _: {"items": r, "page": n, "per_page": 3, "total": 7}),
+    "numbers as text": by_page(
+        lambda r, n, _: {"items": r, "page": str(n), "per_page": "3", "total": "7"}
+    ),
+    "the number of pages as text": by_page(
+        lambda r, n, _: {"items": r, "page": str(n), "total_pages": "3"}
+    ),
+    "an offset as text": by_offset(lambda r, o, _: {"items": r, "offset": str(o), "total": "7"}),
     "current_page": by_page(
         lambda r, n, _: {"data": r, "meta": {"current_page": n, "last_page": 3}}
     ),
@@ -303,6 +310,11 @@ def warned(
 
 
 WARNED = {
+    "a list with a filter": warned(
+        by_page(lambda r, *_: {"items": r, "total": 7}),
+        r'3 of 7 records.* dm\.pages\("/v1/list\?status=open\+now", page="page"\)',
+        status="open now",
+    ),
     "total alone": warned(by_page(lambda r, *_: {"items": r, "total": 7}), "3 of 7 records"),
     "X-Total-Count alone": warned(
         by_page(lambda r, *_: Reply(r, {"X-Total-Count": "7"})), "3 of 7 records"
@@ -377,7 +389,7 @@ WARNED = {
     ),
     "a bare array of as many records as a page usually has": warned(
         lambda *_: [{"id": number} for number in range(10)],
-        r'10 records came\. There may be more: .* pages\("/v1/list", page="page"\)',
+        r'10 records came\. There may be more: .* dm\.pages\("/v1/list", page="page"\)',
         10,
     ),
     "empty pages without end": warned(
@@ -393,6 +405,13 @@ def last_id(query: Query, _: str) -> Any:
     start = int(query.get("starting_after", 0))
     records = RECORDS[start : start + 3]
     return {"object": "list", "data": records, "has_more": start + 3 < len(RECORDS)}
+
+
+def by_key(query: Query, _: str) -> Any:
+    """Return a page of what comes after a record, which has a key and no id."""
+    start = int(query.get("after_key", "k0")[1:])
+    records = [{"key": f"k{each['id']}", "n": each["id"]} for each in RECORDS[start : start + 3]]
+    return {"data": records, "has_more": start + 3 < len(RECORDS)}
 
 
 def reddit(query: Query, _: str) -> Any:
@@ -438,9 +457,18 @@ LINKS = [{"rel": "self", "href": "https://api.example.test/lists"}]
 # The style of each service, how it is asked, how many records come, what is said, and how many
 # requests are sent for the three pages of seven records.
 SERVICES: dict[str, tuple[Style, dict[str, Any], int, str, int]] = {
-    "Stripe": (last_id, {}, 3, r'are more.* pages\("/v1/list", after="starting_after"\)', 1),
+    "Stripe": (last_id, {}, 3, r'are more.* dm\.pages\("/v1/list", after="starting_after"\)', 1),
     "Stripe, by its last id": (last_id, {"after": "starting_after"}, 7, "", 3),
     "Stripe, by a field": (last_id, {"after": ("id", "starting_after")}, 7, "", 3),
+    "by a last key": (by_key, {"after": ("key", "after_key")}, 7, "", 3),
+    "by a last id of another name": (
+        by_key,
+        {"after": "after_key"},
+        3,
+        r"3 records came\. There may be more: the last record has no 'id'.*"
+        r'dm\.pages\("/v1/list", after=\("key", "after_key"\)\)',
+        1,
+    ),
     "Reddit": (reddit, {}, 3, 'cursor="data.after"', 1),
     "Reddit, by its cursor": (reddit, {"cursor": "data.after"}, 7, "", 3),
     "Relay": (relay, {}, 3, 'cursor="pageInfo.endCursor"', 1),
@@ -669,7 +697,7 @@ def test_a_list_of_a_service_is_whole_or_says_what_is_missing(
         warnings.simplefilter("always")
         got = dm.frame(dm.pages(path, **options))
 
-    assert got["id"].tolist() == IDS[:count]
+    assert got.get("id", got.get("n")).tolist() == IDS[:count]
     assert [re.search(message, str(each.message)) is not None for each in caught] == [True] * bool(
         message
     )
@@ -750,8 +778,8 @@ def test_the_error_of_a_page_has_those_that_came_and_goes_on_from_there(serve, s
     failing[0] = 200
     got = dm.frame([*error.came, *error.rest])
 
-    assert "Page 2 failed" in error.__notes__[-1]
-    assert "frame([*error.came, *error.rest])" in error.__notes__[-1]
+    assert 'dm.pages("/v1/list?page=2") failed.' in error.__notes__[-1]
+    assert "dm.frame([*error.came, *error.rest])" in error.__notes__[-1]
     assert got["id"].tolist() == IDS
     assert server.requests[f"{path}?page=1"] == 1
 
@@ -822,7 +850,7 @@ def test_a_list_without_an_empty_page_ends_at_its_total_or_last_link(
 
 WRONG: list[Any] = [
     *({"total": wrong} for wrong in (0, -1, 2.5, True, "3", None, [3], {})),
-    *({"total_pages": wrong} for wrong in (0, "1", True, None)),
+    *({"total_pages": wrong} for wrong in (0, "one", True, None)),
     {},
     {"links": {"next": None}},
     {"total_pages": 1, "total": 7},

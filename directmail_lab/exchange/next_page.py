@@ -69,6 +69,8 @@ _LIMITS = _names("itemsperpage limit maxresults pagelimit top")
 _SIZES = _PAGE_SIZES | _LIMITS
 _COUNTERS = _PAGE_NUMBERS | _OFFSETS
 _ERRORS = _names("error errors message")
+# Their values are numbers, also those that are written as text.
+_NUMBERS = _TOTALS | _PAGE_COUNTS | _COUNTERS | _SIZES | {"lastpage"}
 _USUAL_SIZES = (10, 15, 20, 25, 30)
 # All that a body says of its page, and not of its records.
 _OF_A_PAGE = _names(
@@ -95,8 +97,8 @@ _PAGE_ALIASES = _names("currentpage number")
 _MOST_DIGITS = 18
 # What a service may send as the token after the last page.
 _NO_TOKENS = _names("-1 0 false nil none null undefined")
-_NAME_THE_WAY = 'page="page") or pages(…, offset="offset"'
-_NAME_THE_ID = 'after="starting_after") or pages(…, page="page"'
+_NAME_THE_WAY = 'page="page") or dm.pages(…, offset="offset"'
+_NAME_THE_ID = 'after="starting_after") or dm.pages(…, page="page"'
 # Beside a list, these are said of one record.
 _OF_A_RECORD = re.compile(r"(?:^|_)(?:description|email|g?u?id|name|title)$|[a-z]I[dD]$")
 
@@ -340,17 +342,19 @@ def path_of_rows(body: object, *, is_page: bool = False) -> Path:
 def only_list(body: object) -> Path:
     """Return the path to the records of a body, or nothing if what is beside them is of a record.
 
-    That is an id or a name. Unless the list has a usual name, it is any text, object or array that
-    says nothing of a page.
+    That is an id or a name. Unless the list has a usual name, or stands beside the number and the
+    size of its page, it is any text, object or array that says nothing of a page.
     """
     path = path_of_records(body)
     beside: Any = body
     for inner in path:
+        names = set(map(plain_name, beside))
+        is_counted = not (names.isdisjoint(_COUNTERS) or names.isdisjoint(_SIZES))
         for name, value in beside.items():
             plain = plain_name(name)
             if name == inner or plain in _OF_A_PAGE or plain.startswith(("next", "prev")):
                 continue
-            says_more = value and isinstance(value, str | dict | list)
+            says_more = value and isinstance(value, str | dict | list) and not is_counted
             if _OF_A_RECORD.search(name) or (says_more and not is_usual_list(path[-1])):
                 return ()
         beside = beside[inner]
@@ -392,7 +396,7 @@ def _add_field(page: Page, path: Path, value: object) -> None:
         page.links.append(_link(value))
     if isinstance(value, bool) and name in _MORE | _IS_LAST:
         page.flags.append(value is (name in _MORE))
-    if name in _TOTALS and isinstance(value, str):
+    if name in _NUMBERS and isinstance(value, str) and value.isdecimal():
         value = _integer(value)
     page.fields.setdefault(name, (path[-1], value))
 
@@ -535,6 +539,19 @@ def _by_named_cursor(seen: Seen, page: Page) -> Next | End | None:
     return End()
 
 
+def _by_missing_id(seen: Seen, page: Page) -> End | None:
+    """Return the end of a list whose last record has no id of the name that is to be sent."""
+    way = seen.way
+    if way.option != "after" or seen.looks_last or not page.records:
+        return None
+    last = page.records[-1] if isinstance(page.records[-1], dict) else {}
+    if last.get(way.member) is not None:
+        return None
+    name = next(iter(last), "FIELD")
+    problem = f"There may be more: the last record has no {way.member!r}."
+    return End(problem, f'after=("{name}", "{way.parameter}")')
+
+
 def _by_token(seen: Seen, page: Page) -> Next | End | None:
     """Return the address or the token by which a page leads to another one."""
     if seen.way.option:
@@ -600,6 +617,7 @@ def _by_doubt(seen: Seen, page: Page) -> End:
 _RULES: tuple[Callable[[Seen, Page], Next | End | None], ...] = (
     _by_flag,
     _by_named_cursor,
+    _by_missing_id,
     _by_token,
     _by_end_of_content,
     _by_statements,

@@ -48,18 +48,27 @@ def plain_value(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
-def json_text(value: Any) -> str:
-    """Return the JSON of a value that a caller gives: a Decimal is a number with its digits."""
+def json_text(value: Any, name: str = "json") -> str:
+    """Return the JSON of a value that a caller gives: a Decimal is a number with its digits.
+
+    Raises
+    ------
+    TypeError
+        It is no value of JSON. The message has its ``name``: ``json.to.zip``.
+    """
     plain = plain_value(value)
     if isinstance(plain, Mapping):
-        members = [f"{_quoted(_text(name))}:{json_text(each)}" for name, each in plain.items()]
+        members = []
+        for key, each in plain.items():
+            text = _text(key, name)
+            members.append(f"{_quoted(text)}:{json_text(each, f'{name}.{text}')}")
         return f"{{{','.join(members)}}}"
     if isinstance(plain, list | tuple):
-        return f"[{','.join(map(json_text, plain))}]"
-    return _quoted(plain) if isinstance(plain, str) else _text(plain)
+        return f"[{','.join(json_text(each, name) for each in plain)}]"
+    return _quoted(plain) if isinstance(plain, str) else _text(plain, name)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, name: str) -> str:
     """Return a scalar as text; raise TypeError for what is none."""
     plain = plain_value(value)
     if plain is None:
@@ -70,7 +79,7 @@ def _text(value: Any) -> str:
         return f"{plain:f}"
     if isinstance(plain, str | int) or (isinstance(plain, float) and math.isfinite(plain)):
         return str(plain)
-    raise TypeError(f"{type(value).__name__} is no value of JSON")
+    raise TypeError(f"{name} has a {type(value).__name__}, which is no value of JSON")
 
 
 def texts_of(option: str, values: Any) -> dict[str, list[str]]:
@@ -83,7 +92,7 @@ def texts_of(option: str, values: Any) -> dict[str, list[str]]:
             if plain_value(each) is None:
                 continue
             try:
-                texts.setdefault(str(name), []).append(_text(each))
+                texts.setdefault(str(name), []).append(_text(each, option))
             except TypeError:
                 kind = type(each).__name__
                 other = "value.tolist()" if hasattr(each, "tolist") else "a text"
@@ -99,11 +108,12 @@ def add_params(path: Any, params: Any) -> tuple[Any, Any]:
 
     httpx itself replaces the query by ``params``.
     """
-    query = str(path).partition("?")[2]
-    if not query or params is None:
+    before, mark, query = str(path).partition("?")
+    if not mark or params is None:
         return path, params
     texts = texts_of("params", params)
     twice = httpx.QueryParams(query).keys() & texts.keys()
     if twice:
         raise argument_error(f"{min(twice)!r} is in the path and in params=. Give it once.")
-    return f"{path}&{httpx.QueryParams(texts)}" if texts else path, None
+    whole = "&".join(filter(None, [query.strip("&"), str(httpx.QueryParams(texts))]))
+    return f"{before}?{whole}" if texts else path, None

@@ -30,6 +30,7 @@ from ..exchange.httpx_values import httpx
 from ..exchange.next_page import Next, Seen, page_of, path_of_rows, step
 from ..exchange.operations import take_name
 from ..exchange.values import media_type_of
+from ..redaction import Redactor
 from ..redaction.key import KeySearch
 from ..tracebacks import hide_frames, warn_caller
 from .clients.refusals import outcome, service_error
@@ -202,10 +203,11 @@ def _kept(results: Iterable[Any], good: list[object]) -> Iterator[Any]:
     except Exception as error:
         if good:
             vars(error).update(came=good, rest=results)
+            failed = getattr(results, "next_call", "") or f"Page {len(good) + 1}"
             error.add_note(
-                f"Page {len(good) + 1} failed. To keep the {plural(len(good), 'page')} before it, "
-                "and to go on from there: import sys; error = sys.last_value; "
-                "frame([*error.came, *error.rest])."
+                f"{failed} failed. To keep the {plural(len(good), 'page')} before it, and to go on "
+                "from there: import sys; error = sys.last_value; "
+                "dm.frame([*error.came, *error.rest])."
             )
         raise
 
@@ -230,8 +232,11 @@ def _warn_of_more(results: list[Any]) -> None:
         if page.content and (seen.is_short or is_led or True in page.flags):
             count = len(page.records or ())
             of_all = f" of {seen.total:,}" if seen.total > count else ""
-            path = _without_key(str(_describe(result)["path"]))
-            found.append((f"{count:,}{of_all} records.", f'For all: frame(pages("{path}")).'))
+            path = str(_describe(result)["path"])
+            query = result.url.query.decode("ascii")
+            shown = Redactor().text(f"{path}?{query}" if query else path)
+            advice = f'For all: dm.frame(dm.pages("{shown}")).'
+            found.append((f"{count:,}{of_all} records.", advice))
     if not found:
         return
     what, advice = found[0]

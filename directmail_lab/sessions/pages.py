@@ -15,6 +15,7 @@ from ..display import Progress, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import End, Next, Seen, Way, page_of, parameter_of, refusal, step
+from ..exchange.operations import base_path, path_below, query_of
 from ..exchange.sent_values import add_params, json_text
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
@@ -91,7 +92,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
         _say(
             f"The service refused some requests while {concurrency} were under way (429), and "
             f"answered {plural(batch.most, 'request')} at a time. "
-            f"To send no more at once: get_many(…, concurrency={batch.most})."
+            f"To send no more at once: dm.get_many(…, concurrency={batch.most})."
         )
     return Results(results)
 
@@ -197,7 +198,6 @@ class Pages(Iterator[httpx.Response]):
         check_number("max_pages", 1 if max_pages is None else max_pages, least=1)
         path, params = add_params(path, params)
         url = session.client.build_request("GET", path, params=params).url
-        shown = session.recording.redactor.text(url.path)
         self._session = session
         self._method = method
         self._seen = Seen(_way_of(ways))
@@ -205,8 +205,8 @@ class Pages(Iterator[httpx.Response]):
         # None after the last page.
         self._place: Place | None = (url, "" if json is None else json_text(json))
         self._known = Known()
-        self._title = f"{method} {shown}"
-        self._call = f'pages("{shown}"'
+        self._title = f"{method} {session.recording.redactor.text(url.path)}"
+        self._call = self._call_at(self._place)
         self._most = max_pages
         self._responses = self._each()
 
@@ -225,6 +225,20 @@ class Pages(Iterator[httpx.Response]):
             "frame(pages(…)) makes one frame of them all.>"
         )
 
+    @property
+    def next_call(self) -> str:
+        """The call that requests the next page, and those after it."""
+        return "" if self._place is None else f"{self._call_at(self._place)})"
+
+    def _call_at(self, place: Place) -> str:
+        """Return the start of the call that requests the pages from one on, with its query."""
+        url, content = place
+        path = path_below(str(url), base_path(self._session.base_url))
+        query = query_of(str(url))
+        shown = self._session.recording.redactor.text(f"{path}?{query}" if query else path)
+        search = f', method="{self._method}", json=…' if content else ""
+        return f'dm.pages("{shown}"{search}'
+
     def _each(self) -> Iterator[httpx.Response]:
         with Progress(self._title, unit="page") as bar:
             while self._seen.pages < (self._most or _MOST_PAGES):
@@ -238,7 +252,9 @@ class Pages(Iterator[httpx.Response]):
                 bar.update()
                 yield response
         if self._most is None and self._place is not None:
-            warn_caller(f"Stopped after {_MOST_PAGES} pages.", "For more: pages(…, max_pages=…).")
+            warn_caller(
+                f"Stopped after {_MOST_PAGES} pages.", "For more: dm.pages(…, max_pages=…)."
+            )
 
     @hide_frames  # the locals contain bodies
     def _next_page(self) -> httpx.Response | None:
@@ -314,7 +330,7 @@ class Pages(Iterator[httpx.Response]):
         raise AddressError(
             f"The link to the next page leads to {place}, which is not this session's address: "
             "nothing was sent there.",
-            'Try pages(…, page="page").',
+            'Try dm.pages(…, page="page").',
         )
 
 

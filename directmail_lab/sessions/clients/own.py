@@ -82,7 +82,7 @@ class _SessionClient(httpx.Client if TYPE_CHECKING else object):  # type: ignore
             if url.startswith("/"):  # httpx parses a relative address, and then the whole one
                 target = f"{str(self.base_url).rstrip('/')}{target}"
         params = options.get("params")
-        if (params is not None or self.params) and "?" in str(url):
+        if (params is not None or self.params) and str(url).partition("?")[2]:
             warn_caller(
                 "httpx sends params= in place of the query in the address, which is dropped. The "
                 "calls of a session add them to it: session.get(…)."
