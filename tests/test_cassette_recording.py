@@ -156,11 +156,12 @@ def test_ctrl_c_anywhere_in_recording_leaves_a_whole_cassette(tmp_path):
                 raise KeyboardInterrupt
             return trace
 
+        tracer = sys.gettrace()
         with opened(path) as cassette:
             sys.settrace(trace)
             with suppress(KeyboardInterrupt):
                 cassette.record(answered(get("/maybe")))
-            sys.settrace(None)
+            sys.settrace(tracer)
             cassette.record(answered(get("/after")))
         assert read_cassette(path).problem is None
         assert paths_in(path) in (["/before", "/after"], ["/before", "/maybe", "/after"])

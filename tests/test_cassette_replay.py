@@ -185,6 +185,29 @@ def test_multipart_bodies_are_compared_by_their_parts(path):
         assert bodies(cassette, multipart("77"), multipart("88")) == [b"sent", None]
 
 
+@pytest.mark.parametrize("beside", ["*", "?", "[ab]", "[!a]"])
+def test_a_character_beside_a_replaced_value_stands_for_itself(path, beside):
+    recorded(path, answered(post(f'{{"to": "{beside} <REDACTED>"}}'.encode()), body="sent"))
+    cassette = Cassette(path)
+
+    assert bodies(cassette, post(f'{{"to": "{beside} 7"}}'.encode())) == [b"sent"]
+    refusal(cassette, post(b'{"to": "a 7"}'))
+    refusal(cassette, post(b'{"to": "b 7"}'))
+
+
+def test_a_body_is_compared_as_it_is_where_its_headers_are_wrong(path):
+    """One says that it is compressed and is not, the other names no boundary of its parts."""
+    plain = post(b'\x1f\x8b\x08{"to": "Ann"}')
+    coded = replace(plain, headers=(*plain.headers, ("Content-Encoding", "gzip")))
+    parts = post(multipart("b").body or b"", content_type="multipart/form-data")
+    recorded(path, answered(coded, body="1"), answered(parts, body="2"))
+    cassette = Cassette(path)
+
+    assert bodies(cassette, parts, coded) == [b"2", b"1"]
+    refusal(cassette, replace(coded, body=b'{"to": "Bob"}'))
+    refusal(cassette, replace(parts, body=b"--b--"))
+
+
 FORM = "application/x-www-form-urlencoded"
 PARTS = "multipart/form-data; boundary=b"
 A, KEY = (f'Content-Disposition: form-data; name="{name}"\r\n\r\n1' for name in ("a", "key"))

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cassette_samples import opened
 from faulty_service import FaultyService
 
 import directmail_lab as dm
 from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.files import write_cassette
+from directmail_lab.errors import CassetteInUseError, WriteRefusedError
 from directmail_lab.exchange.values import Interaction
 from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import stand_in
@@ -48,6 +50,23 @@ def test_the_body_of_a_replayed_stream_is_not_there_before_it_is_read(live):
         parts = list(response.iter_raw())
 
     assert b"".join(parts).startswith(b"{")
+
+
+def test_after_a_recording_that_could_not_go_on_nothing_is_written(live, service):
+    """Somebody else recorded the outer cassette meanwhile: a letter would be unrecorded."""
+    live._network.allow_writes = True
+    live.record("outer")
+    live.me()
+    inner = live.record("inner")
+    with opened(Path("cassettes/outer.yaml")), pytest.raises(CassetteInUseError), inner:
+        pass
+    with pytest.raises(WriteRefusedError, match="was not sent, because the last record"):
+        live.post("/v1/letters", json={})
+    assert service.requests["POST /v1/letters"] == 0
+    live.record("outer")
+    live.post("/v1/letters", json={})
+
+    assert service.requests["POST /v1/letters"] == 1
 
 
 def test_the_repr_of_a_mode_shows_its_file(live):

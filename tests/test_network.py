@@ -54,6 +54,12 @@ def test_a_path_is_joined_to_the_base_address_as_in_httpx(base, path):
         assert address(session.client, f"/{path}") == address(plain, whole)
 
 
+@pytest.mark.parametrize("host", ["xlocalhost", "localhost.example.com", "127.0.0.1.example.com"])
+def test_a_key_goes_unencrypted_to_no_name_that_resembles_this_machine(host):
+    with pytest.raises(AddressError, match="would send the key unencrypted"):
+        Session(f"http://{host}", KEY)
+
+
 @pytest.fixture
 def writing(service: FaultyService) -> Iterator[Session]:
     with Session(service.base_url, ApiKey(service.api_key), allow_writes=True) as opened:
@@ -163,6 +169,24 @@ def test_a_response_that_expands_to_gigabytes_is_refused_while_it_is_read(writin
             size = sum(map(len, response.iter_bytes()))
 
     assert size == 70 * 1024**2
+
+
+def test_a_recording_keeps_no_body_that_is_too_large_in_memory(writing, service):
+    """Its caller gets it whole, and the recording says how large it is."""
+    size = 120 * 1024**2
+    with (
+        service.fault(body=bytes(size)),
+        writing.record("tour"),
+        writing.client.stream("GET", "/v1/lists") as response,
+    ):
+        tracemalloc.start()
+        received = sum(map(len, response.iter_raw()))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert received == size
+    assert peak < 80 * 1024**2
+    assert f"<not recorded: {size} bytes>" in Path("cassettes/tour.yaml").read_text()
 
 
 def test_raise_for_status_repeats_no_credential_of_a_redirect(writing, service):

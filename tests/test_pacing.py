@@ -28,6 +28,7 @@ import directmail_lab as dm
 from directmail_lab.cassettes import SessionRecording
 from directmail_lab.errors import AllowanceExhaustedError
 from directmail_lab.readings.reading import RawValues, Reading
+from directmail_lab.readings.sharing import SharedAllowances
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.session import Session
 from directmail_lab.sessions.transports.allowance import Allowance
@@ -127,6 +128,33 @@ def test_operations_that_share_an_allowance_wait_for_each_other():
 
     assert service.statuses == [200] * 60
     assert service.sent_at[-1] - service.sent_at[0] < 1.1 * 40.0
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_it_takes_a_few_rounds_to_see_whether_operations_share_an_allowance(is_shared):
+    """Shared, remaining falls from one operation to the other; apart, each falls by itself."""
+    allowances = SharedAllowances()
+    known = []
+    for number in range(8):
+        for at, operation in enumerate(("GET /a", "GET /b")):
+            used = 2 * number + at if is_shared else number
+            allowances.observe(operation, 60, 59 - used)
+            allowances.observe("GET /without", 60, None)
+        known.append(allowances.is_shared(60))
+
+    assert known == ([False] + [True] * 7 if is_shared else [False] * 8)
+
+
+def test_a_service_that_sends_only_its_limit_is_not_waited_for():
+    service = Service(Clock())
+    service.instead = [httpx.Response(200, headers={"X-RateLimit-Limit": "5"}) for _ in range(12)]
+
+    with client(service) as paced_client:
+        for number in range(12):
+            paced_client.get(ME if number % 2 else "/v1/lists")
+
+    assert service.statuses == [200] * 12
+    assert service.clock.slept == []
 
 
 def test_another_origin_has_an_allowance_of_its_own():
@@ -346,6 +374,32 @@ def test_tasks_share_one_allowance_and_are_served_in_the_order_they_came(unit, p
 
     assert service.statuses == [200] * 17
     assert order == list(range(17))
+
+
+def test_tasks_that_wait_at_once_let_the_event_loop_run():
+    """Each waits for a response to another one, which comes only if none blocks the loop.
+
+    One of them shows a progress bar.
+    """
+    service = Service(Clock(), limit=2, window_s=10.0)
+    bars = Mock()
+    turns = []
+
+    async def go() -> list[int | BaseException]:
+        async def turn() -> None:
+            while True:
+                turns.append(service.clock())
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(turn())
+        order = await gather(service, 8, reset_unit="seconds_left", progress=bars)
+        other.cancel()
+        return order
+
+    assert asyncio.run(go()) == list(range(8))
+    assert service.statuses == [200] * 8
+    assert any(before > service.sent_at[1] for before in turns)
+    assert 1 <= bars.call_count <= 3
 
 
 def test_max_wait_s_bounds_all_waiting_of_each_request():

@@ -80,6 +80,22 @@ def test_any_key_in_any_form_is_removed(key, before, after, data):
     assert traces(cleaned.encode("utf-8", "surrogatepass"), key) == []
 
 
+@pytest.mark.parametrize(
+    "key", ["a+b/c=d&e,f;g", "$(x).^*|[y]{2}?", """q"'<t>#@!~`z\\""", "-_.-_.-_.1"]
+)
+def test_a_key_of_punctuation_is_removed_from_what_is_written(key):
+    """It is escaped in an address, in JSON, in markup and in a header's base64."""
+    texts = [key, quote(key, safe=""), json.dumps(key), html.escape(key), repr(key)]
+    texts.append(base64.b64encode(f"{key}:".encode()).decode())
+    body = json.dumps({f"m{at}": f"a {text} b" for at, text in enumerate(texts)})
+    request = Request("GET", f"https://h.test/{quote(key)}?q={quote(key, safe='')}", (), b"")
+    response = Response(200, key, (("X-Echo", key),), body.encode())
+    written, _ = Redactor([key]).redacted_text(Interaction(request, response), interaction_text)
+
+    assert traces(written.encode(), key) == []
+    assert written.count(PLACEHOLDER) == 4 + len(texts)
+
+
 WRAPPED = base64.b64encode(b"Here is your key, keep it well: " + KEY.encode() + b"x" * 99).decode()
 
 
