@@ -1,4 +1,4 @@
-"""The settings of a session: environment variables, base addresses, regions."""
+"""The settings of a session: environment variables, service addresses, regions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CASSETTES_VARIABLE = "DIRECTMAIL_CASSETTES"
 LIVE_VARIABLE = "DIRECTMAIL_LIVE"
 
 NO_ADDRESS = "https://recorded.invalid"
-"""The base address of a session that has none. No server can have this address."""
+"""The service address of a session that has none. No server can have this address."""
 
 # Addresses without a scheme: `api.example.com/eu`, `localhost:8080`, `[::1]`. A key typed in
 # place of the address does not match, so no message repeats it.
 _BARE_ADDRESS = re.compile(
     r"(?:localhost|[\d.]+|\[[\da-f:.]+\]|(?:[a-z\d-]+\.)+[a-z]{2,})(?::\d+)?(?:/.*)?", re.IGNORECASE
 )
-# service.md part 9: every path begins with the version, so a base address ends before it.
+# service.md part 9: every path begins with the version, so a service address ends before it.
 _WITH_PATH = re.compile(r"(.*?)/v1(?:/users/me)?/*", re.IGNORECASE)
 
 
@@ -47,7 +47,7 @@ def variable(name: str) -> str | None:
 
 
 def base_address(text: str, *, only_replays: bool = False) -> str:
-    """Return a base address without a trailing slash and a query. A path prefix is kept.
+    """Return a service address without a trailing slash and a query. A path prefix is kept.
 
     The default scheme is https. With ``only_replays``, any http address is accepted, since nothing
     is ever sent there.
@@ -64,7 +64,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         address = f"https://{address}"
     if "@" in address.partition("://")[2].partition("/")[0]:
         raise AddressError(
-            "The base address contains a user name or password, which would be printed with it.",
+            "The service address contains a user name or password, which would be printed with it.",
             "Give the address alone, and the key separately.",
         )
     try:
@@ -77,7 +77,7 @@ def base_address(text: str, *, only_replays: bool = False) -> str:
         # Text without :// may be a key, so it is not repeated.
         shown = f"{address[:60]!r}" if "://" in address else "The value given"
         raise AddressError(
-            f"{shown} is not a base address or the name of a configured region.",
+            f"{shown} is not a service address or the name of a configured region.",
             "Give an address such as https://api.example.com.",
         )
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -95,7 +95,7 @@ def _check_live_address(base: str, host: str) -> None:
     longer = _WITH_PATH.fullmatch(base)
     if longer:
         raise AddressError(
-            f"{base} is more than the base address: paths such as /v1/users/me are added to it.",
+            f"{base} is more than the service address: paths such as /v1/users/me are added to it.",
             f"Give {longer[1]}.",
         )
     if base.startswith("http:") and not is_loopback(host):
@@ -173,7 +173,7 @@ def regions_file() -> Path | None:
 
 
 def configured_regions() -> dict[str, str]:
-    """Return the configured regions, name to base address; empty if there are none.
+    """Return the configured regions, name to service address; empty if there are none.
 
     The user's ``regions.toml`` has a line ``name = "https://…"`` for each, with or without the
     table ``[regions]``. ``DIRECTMAIL_REGIONS`` has ``name=https://…``, separated by commas; it
@@ -182,7 +182,7 @@ def configured_regions() -> dict[str, str]:
     Raises
     ------
     AddressError
-        The file cannot be read or is not TOML, or an entry is not a safe base address.
+        The file cannot be read or is not TOML, or an entry is not a safe service address.
     """
     import tomllib  # only here: few tests replay by a region's name
 
@@ -203,24 +203,24 @@ def configured_regions() -> dict[str, str]:
 
 
 def choose_address(given: str | None = None) -> str:
-    """Return the base address: the one given, else the environment's, the only region's, or the one
-    that the sign-in form remembers.
+    """Return the service address: the one given, else the environment's, the only region's, or
+    the one that the sign-in form remembers.
 
     A region's name stands for its address.
 
     Raises
     ------
     NotConnectedError
-        No base address was found.
+        No service address was found.
     AddressError
-        It is not a safe base address.
+        It is not a safe service address.
     """
     regions = configured_regions()
     address = _chosen(given)
     if address is not None:
         return regions.get(address) or base_address(address)
     raise NotConnectedError(
-        "No base address was found.",
+        "No service address was found.",
         f"Call connect(base_url=…), or set {BASE_URL_VARIABLE}. "
         f"Configured regions: {', '.join(sorted(regions)) or 'none'}.",
     )

@@ -30,7 +30,7 @@ class Fault:
     """One way to misbehave, and the requests that it applies to."""
 
     path: str = ""
-    """Applies only to requests whose path below the base address starts with this."""
+    """Applies only to requests whose path below the service address starts with this."""
     times: int | None = None
     """Applies to this many requests; None means to all, until the fault ends."""
     latency_s: float = 0.0

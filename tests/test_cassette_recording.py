@@ -343,7 +343,7 @@ def test_an_interaction_is_redacted_and_not_written_if_it_still_leaks(tmp_path, 
 
 
 def test_the_metadata_says_who_recorded_where_and_when(tmp_path):
-    """The base address is redacted."""
+    """The service address is redacted."""
     path, before = tmp_path / "tour.yaml", datetime.now(UTC)
     add(path, answered(), redactor=Redactor([KEY]), base_url=f"{BASE_URL}/{KEY}")
 

@@ -136,7 +136,7 @@ def test_differences_are_named_by_field(path, sent, names):
 
 @pytest.mark.parametrize("base", [US, "http://127.0.0.1:8/x/y", f"{US}/a%3Ab"])
 def test_a_cassette_of_one_region_replays_under_any_base_address(path, base):
-    """Paths are compared relative to the recording's base address and to the session's."""
+    """Paths are compared relative to the recording's service address and to the session's."""
     recorded(path, answered(get(base=EU), "me"), answered(get(base=f"{EU}x")), base_url=EU)
     cassette = Cassette(path, base_url=base)
 

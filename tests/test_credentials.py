@@ -198,12 +198,12 @@ def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed():
 
 
 WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [
-    (KEY, lambda: connect(), "No base address"),
-    (KEY, lambda: connect("nonsense", KEY), "not a base address"),
+    (KEY, lambda: connect(), "No service address"),
+    (KEY, lambda: connect("nonsense", KEY), "not a service address"),
     (KEY, lambda: connect(ADDRESS, f"{KEY}:"), "contains a colon"),
     (f"{KEY}:", lambda: connect(ADDRESS), "contains a colon"),
     ("", lambda: connect(KEY, ADDRESS), "Give the address first, then the key"),
-    ("", lambda: connect(KEY.encode(), "a-key"), "not a base address"),
+    ("", lambda: connect(KEY.encode(), "a-key"), "not a service address"),
     ("", lambda: Session(KEY, ADDRESS), "Give the address first, then the key"),
     ("", lambda: Session(ADDRESS, KEY.encode()), "is text, not bytes"),
     ("", lambda: Session(f"https://{KEY}@api.test"), "contains a user name or password"),

@@ -140,14 +140,14 @@ def test_a_single_configured_region_is_the_default(monkeypatch, service):
     ("address", "said"),
     [
         ("", "https://"),
-        ("k3y-4f5e6d7c8b9a", "not a base address"),
+        ("k3y-4f5e6d7c8b9a", "not a service address"),
         ("https://api.example.com/v1", r"Give https://api\.example\.com\."),
         ("api.example.com/eu/v1/users/me/", r"Give https://api\.example\.com/eu\."),
         ("http://api.example.com", "unencrypted"),
         ("https://k3y@api.example.com", "user name"),
         ("ftp://api.example.com", "https://"),
-        ("https://api.example.com:port", "is not a base address"),
-        ("https://api.example.com:4\t43", "is not a base address"),
+        ("https://api.example.com:port", "is not a service address"),
+        ("https://api.example.com:4\t43", "is not a service address"),
         (f"https://{'a' * 300}.example.com", "This is not a valid address"),
     ],
 )

@@ -97,10 +97,10 @@ def test_the_table_of_a_docstring_names_each_column(name):
     assert named == [*frame.columns], f"Name each column in the docstring of {name}, in their order"
 
 
-# What these are for has another word: key, operation, allowance, refused, sign in.
+# What these are for has another word: service address, key, operation, allowance, refused, sign in.
 AVOIDED = re.compile(
-    r"(?<![\w`/.=-])(?:API (?:keys?|tokens?)|endpoints?|quotas?|exhausted|throttled|log(?:ged)? in"
-    r"|online|offline|playback)(?![\w`=-])",
+    r"(?<![\w`/.=-])(?:base (?:address(?:es)?|URLs?)|API (?:keys?|tokens?)|endpoints?|quotas?"
+    r"|exhausted|throttled|log(?:ged)? in|online|offline|playback)(?![\w`=-])",
     re.IGNORECASE,
 )
 

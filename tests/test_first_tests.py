@@ -121,7 +121,7 @@ def test_a_file_that_exists_is_kept_and_a_folder_gets_a_file_for_each_cassette(t
 
 
 def test_a_recording_of_several_services_has_tests_of_each(replayed):
-    """vcrpy's cassettes have no base address. What is asked first is played first."""
+    """vcrpy's cassettes have no service address. What is asked first is played first."""
     Path("cassettes").mkdir()
     elsewhere = get("/v1/lists", base="https://other.test:8443/eu")
     path = theirs("cassettes/both.yaml", answered(get("/v1/lists")), answered(elsewhere, "[1]"))

@@ -230,7 +230,7 @@ def test_a_field_has_the_types_and_the_format_of_all_its_values():
 
 @pytest.mark.parametrize("writer", [recorded, theirs])
 def test_the_most_requested_server_comes_first(writer):
-    """A recording of several regions has several base addresses."""
+    """A recording of several regions has several service addresses."""
     eu, us = "https://eu.example.test", "https://us.example.test"
     requests = [get("/v1/users/me", base=us), get("/v1/lists", base=us), get("/v1/lists", base=us)]
     requests += [get("/v1/users/me", base=eu), get("/v1/letters", base=eu)]

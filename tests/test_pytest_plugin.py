@@ -124,7 +124,7 @@ def test_a_missing_cassette_or_key_says_what_to_do(run):
     missing.stdout.fnmatch_lines(
         [f"E *GET /v1/users/me has no response: there is no cassette {OWN}", f"E *{command}"]
     )
-    without_key.stdout.fnmatch_lines(["No base address*", "*DIRECTMAIL_BASE_URL*"])
+    without_key.stdout.fnmatch_lines(["No service address*", "*DIRECTMAIL_BASE_URL*"])
     assert "pytest_plugin.py" not in str(without_key.stdout)
     assert not Path("cassettes").exists()
 
@@ -504,7 +504,7 @@ def test_settings_are_read_from_pyproject(pytester, run, account, monkeypatch):
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", "https://b.test/v1")
     for marker, host in (("", "b"), ("base_url='https://c.test/v1'", "c")):
         result = run(marked(marker), AGAIN_ALL, errors=1)
-        result.stdout.fnmatch_lines([f"https://{host}.test/v1 is more than the base address*"])
+        result.stdout.fnmatch_lines([f"https://{host}.test/v1 is more than the service address*"])
 
 
 @pytest.mark.parametrize(
@@ -915,7 +915,7 @@ def test_a_test_gives_a_response_itself(run, account):
 
 
 def test_a_response_of_the_tests_own_is_named_by_the_path_that_get_takes():
-    """The base address may have a path, too."""
+    """The service address may have a path, too."""
     with RespondingSession("https://api.example.test/eu") as session:
         session.respond("/v1/lists", status=418)
 

@@ -148,10 +148,10 @@ def test_a_failed_read_says_how_often_it_was_sent(service, live):
 
 
 def test_a_404_says_which_address_was_tried(service):
-    """A base address with a wrong prefix is seen at once, and so is a wrong port."""
+    """A service address with a wrong prefix is seen at once, and so is a wrong port."""
     with (
         dm.Session(f"{service.base_url}/eu", service.api_key) as session,
-        pytest.raises(ServiceError, match=f"base address: {service.base_url}/eu/v1/users/me."),
+        pytest.raises(ServiceError, match=f"service address: {service.base_url}/eu/v1/users/me."),
     ):
         session.me()
 

@@ -634,7 +634,7 @@ def test_all_addresses_of_this_machine_are_one(tmp_path):
 
 
 def test_of_another_programs_file_only_origins_are_compared(tmp_path):
-    """It names no base address, which may have a path."""
+    """It names no service address, which may have a path."""
     path = theirs(tmp_path / "tour.yaml", answered(get("/api/0")))
     with opened(path, "update", base_url=f"{BASE_URL}/api") as cassette:
         cassette.record(answered(get("/api/0"), "new"))

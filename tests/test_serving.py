@@ -174,7 +174,7 @@ def test_a_request_with_the_servers_address_matches_the_recorded_one(tmp_path):
 
 
 def test_the_first_cassette_with_a_response_plays_it(tmp_path, tour):
-    """Each at its own paths, which may be those of another base address."""
+    """Each at its own paths, which may be those of another service address."""
     other = [answered(get(path, base=EU), b"eu") for path in (ME, "/v1/more")]
     paths = [tour, recorded(tmp_path / "b.yaml", *other, base_url=EU)]
     with cassette_server(paths) as server:
@@ -243,7 +243,7 @@ def test_a_request_must_be_clear_and_its_body_within_a_limit(tour, head, body, s
         (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-site", 403),
         (f"GET {ME} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site", 403),  # <img src>
         ("GET http://evil.example/ HTTP/1.1\r\nHost: localhost", 403),
-        # Read as a path below the base address.
+        # Read as a path below the service address.
         ("GET //evil.example/v1 HTTP/1.1\r\nHost: localhost", 502),
         ("GET /\x01 HTTP/1.1\r\nHost: localhost", 502),
         ("nonsense", 400),

@@ -169,7 +169,7 @@ def test_all_questions_cover_the_same_responses_of_a_session(connected):
     assert checked() == len(dm.interactions()) == (count := 3 * len(PATHS))
     title = f"this session at {connected.base_url.removeprefix('http://')}"
     assert f"{title}, {count} interactions" in dm.chart_rate_limits().alt_text
-    assert found("regional base addresses") == f"this session: 1-{count}"
+    assert found("regional service addresses") == f"this session: 1-{count}"
 
 
 def test_a_response_replayed_by_new_episodes_is_in_neither_chart_nor_check(connected):

@@ -140,7 +140,7 @@ class Cassette:
     redactor
         Removes secrets before anything is written or compared.
     base_url
-        The base address of the session, below which paths are compared; by default the recording's.
+        The session's service address, below which paths are compared; by default the recording's.
     matching
         Which parts of two requests must be equal.
     repeat
@@ -246,7 +246,7 @@ class Cassette:
 
     @property
     def base_url(self) -> str | None:
-        """The base address of the recording."""
+        """The service address of the recording."""
         return self._recording.base_url
 
     def play(self, request: Request) -> list[Played]:
@@ -636,7 +636,7 @@ def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interacti
 
 
 def _place(url: str | None, path: str | None = None) -> object:
-    """Return what two base addresses must have in common. All of this machine are one place."""
+    """Return what two service addresses must have in common. All of this machine are one place."""
     origin = origin_of(url or "")
     if origin[1] and is_loopback(origin[1]):
         return "this machine"

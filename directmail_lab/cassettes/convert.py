@@ -240,5 +240,5 @@ def _what_redaction_left(
 
 
 def _redactor(recording: FileRecording) -> Redactor:
-    """Return a redactor for the keys of this process, and the keyring's for the base addresses."""
+    """Return a redactor for the keys of this process, and the keyring's for these services."""
     return Redactor(known_keys(remembered_for=recording.base_urls), redact=recording.redact)

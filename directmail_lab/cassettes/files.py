@@ -66,7 +66,7 @@ class FileRecording(Recording):
     interactions
         The interactions in the order of their recording.
     base_url
-        The base address that the file names, or else the origin of its first request.
+        The service address that the file names, or else the origin of its first request.
     problem
         Says that the recording goes on or was recovered, or which entries of a HAR file are left
         out.
@@ -96,7 +96,7 @@ class FileRecording(Recording):
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """The base address, then the other base addresses from which the file was recorded."""
+        """The service address, then the others from which the file was recorded."""
         others = self.metadata.get("other_base_urls")
         named = (self.base_url, *(others if isinstance(others, list) else ()))
         return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
@@ -110,7 +110,7 @@ class FileRecording(Recording):
 
     @cached_property
     def _own(self) -> tuple[str, ...]:
-        # Another program's cassette names no base address, and may be about many services.
+        # Another program's cassette names no service address, and may be about many services.
         return () if self.is_third_party else super()._own
 
     def decoded(self, number: int) -> Interaction:
@@ -206,7 +206,7 @@ def join(recording: FileRecording, journal: Journal) -> FileRecording:
 
 
 def addresses(recording: FileRecording, parts: Parts, base_url: str | None) -> dict[str, Any]:
-    """Return what the metadata of a cassette say of base addresses, if only some interactions stay.
+    """Return what the metadata of a cassette say of service addresses, if some interactions stay.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:
-    """Return the interactions and the base address in a file and its journal, unchanged.
+    """Return the interactions and the service address in a file and its journal, unchanged.
 
     Another program's interactions still contain their credentials. The errors are those of
     `read_cassette`.
@@ -418,7 +418,7 @@ def _not_a_cassette(data: bytes, path: Path, why: str) -> CassetteFormatError:
 def _about(
     metadata: object, interactions: Sequence[Interaction], path: Path
 ) -> tuple[dict[str, Any], str | None]:
-    """Return a cassette's metadata in the types of JSON, and its base address."""
+    """Return a cassette's metadata in the types of JSON, and its service address."""
     try:
         text = json.dumps(metadata, ensure_ascii=False, default=str)
         value = json.loads(text.encode(errors="replace"))

@@ -33,7 +33,7 @@ MATCHERS = ("method", "path", "query", *ORIGIN, "uri", "url", "headers", "body",
 """The names of vcrpy's matchers."""
 
 DEFAULT_MATCH_ON = ("method", "path", "query", "body")
-"""What must be equal: the path below the base address, and the body."""
+"""What must be equal: the path below the service address, and the body."""
 _KINDS = ("query", "body", "header")
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
@@ -109,7 +109,7 @@ class Matching:
         self.checks = [each for each in match_on if callable(each)]
         self._has_place = "path" in self.names
         self._has_origin = not {*ORIGIN}.isdisjoint(self.names)
-        # "path" alone names no host. The default means the path below the base address.
+        # "path" alone names no host. The default means the path below the service address.
         self._is_path_alone = self.match_on is not None
 
     def __or__(self, other: Matching | None) -> Matching:
@@ -121,7 +121,7 @@ class Matching:
 
     @property
     def compares_origin(self) -> bool:
-        """Whether the origin of two requests counts that are not below their base addresses."""
+        """Whether the origin of two requests counts that are not below their service addresses."""
         return self._has_origin or (self._has_place and not self._is_path_alone)
 
     def form(self, request: Request) -> Form:
@@ -131,7 +131,7 @@ class Matching:
     def forms(self, request: Request, base_urls: Iterable[str]) -> Iterator[Form]:
         """Yield the forms of a request; what is equal in an earlier one comes first.
 
-        The first form has the whole address. The next ones have the path below each base address.
+        The first form has the whole address. The next ones have the path below each of the two.
         If a person names the path and no part of the origin, the last one has the path alone.
         """
         parts = self.parts(request)
@@ -227,12 +227,12 @@ def split_address(uri: str) -> tuple[str, str]:
     return f"{scheme}://{host}", unescaped(f"/{path}" if slash else "/")
 
 
-# A cassette names few base addresses, and compares each of its requests with them.
+# A cassette names few service addresses, and compares each of its requests with them.
 _split_base = lru_cache(maxsize=64)(split_address)
 
 
 def path_below_base(origin: str, path: str, base_url: str) -> str | None:
-    """Return the part of a split address that follows a base address; None outside of it."""
+    """Return the part of a split address that follows a service address; None outside of it."""
     base_origin, base_path = _split_base(base_url)
     base_path = base_path.rstrip("/")
     is_below = origin == base_origin and f"{path}/".startswith(f"{base_path}/")

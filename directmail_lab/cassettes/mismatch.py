@@ -39,14 +39,14 @@ def place_of(request: Request, base_url: str) -> tuple[str, str, str]:
 def differences(
     matching: Matching, sent: tuple[Request, str], recorded: tuple[Request, str]
 ) -> Differences:
-    """Return the parts that differ in two redacted requests, each given with its base address.
+    """Return the parts that differ in two redacted requests, each given with its service address.
 
     If the method or the path differs, only these are returned: the parameters of two different
     operations say nothing.
     """
     places = place_of(*sent), place_of(*recorded)
     place: Differences = {}
-    # Where two base addresses are does not count.
+    # Where two service addresses are does not count.
     if matching.compares_origin and (places[0][0] or places[1][0]):
         origins = [origin_parts(split_address(each.uri)[0]) for each, _ in (sent, recorded)]
         place |= _differing(*origins)

@@ -53,7 +53,7 @@ class Recording(ABC):
     name
         The cassette's name, or ``this session``.
     base_url
-        The base address, or None if it is not known.
+        The service address, or None if it is not known.
     path
         Its file, or None.
     problem
@@ -115,7 +115,7 @@ class Recording(ABC):
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """The base address, then the other base addresses from which it was recorded."""
+        """The service address, then the other service addresses from which it was recorded."""
         return (self.base_url,) if self.base_url else ()
 
     @cached_property
@@ -168,7 +168,7 @@ class Recording(ABC):
         return True
 
     def path_of(self, request: Request) -> str:
-        """Return a request's path below the base address, or its whole path outside of it."""
+        """Return a request's path below the service address, or its whole path outside of it."""
         return path_below(request.uri, self._prefix)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Find the operation of a path: its part below the base address, with ``{id}`` in place of ids.
+"""Find the operation of a path: its part below the service address, with ``{id}`` in place of ids.
 
 A number, a token with digits, a domain or an e-mail address is an id; a plain word is a name. Where
 words are ids, such as ``acme`` in ``/shops/acme``, a template of the caller's says so.
@@ -41,7 +41,7 @@ _SUFFIX = re.compile(r"(?::[a-z][A-Za-z]+|\.(?:json|xml|csv|ya?ml|html|txt|pdf))
 
 
 def base_path(base_url: str) -> str:
-    """Return the path prefix of a base address, without a trailing slash: ``""`` or ``"/eu"``."""
+    """Return a service address's path prefix, without a trailing slash: ``""`` or ``"/eu"``."""
     return urlsplit(base_url).path.rstrip("/")
 
 
@@ -50,7 +50,7 @@ _PLAIN_ADDRESS = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:\?([^#\s]*))?(?:#
 
 
 def path_below(uri: str, prefix: str = "") -> str:
-    """Return the path of ``uri`` below the path prefix of a base address (see `base_path`).
+    """Return the path of ``uri`` below the path prefix of a service address (see `base_path`).
 
     If the path does not begin with the prefix, the whole path is returned.
     """

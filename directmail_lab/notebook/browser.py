@@ -40,7 +40,7 @@ def browse(source: Source = None) -> BrowserWidget:
     The panel of a session also sends requests: ``n`` starts a new one, ``e``
     edits the selected one, Control+Enter sends it, Escape aborts it, ``i``
     inserts a cell that sends it. A request is sent as `request` would send it:
-    below the base address, paced, and recorded if the session records. You
+    below the service address, paced, and recorded if the session records. You
     confirm each write before it is sent. Without a source, the panel follows
     the current session.
 

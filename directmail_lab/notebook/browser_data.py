@@ -68,7 +68,7 @@ class Row(NamedTuple):
     time
         When the response arrived, in milliseconds since the Unix epoch.
     path
-        The path below the base address, with the query.
+        The path below the service address, with the query.
     ms
         How long the response took.
     bytes

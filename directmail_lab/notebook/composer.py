@@ -262,7 +262,7 @@ def _written(session: Session, shown: Recording, form: Any, body: bytes) -> http
 
 
 def _below(session: Session, address: str) -> str:
-    """Check an address, and return it. It is a path below the base address, or a whole URL."""
+    """Check an address, and return it. It is a path below the service address, or a whole URL."""
     base_url = httpx.URL(session.base_url)
     if lacks_scheme(address):
         scheme = base_url.scheme
@@ -270,7 +270,7 @@ def _below(session: Session, address: str) -> str:
             f"{address} has no scheme.", f"Type {scheme}://{address}, or /{address} for a path."
         )
     url = parse_url(address)
-    # httpx would send what has a host or a scheme, but not both, below the base address.
+    # httpx would send what has a host or a scheme, but not both, below the service address.
     if (url.host or url.scheme) and origin_of(url) != origin_of(base_url):
         raise DirectMailLabError(
             f"This session sends to {session.base_url} only, and not to "

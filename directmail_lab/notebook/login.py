@@ -72,8 +72,8 @@ def login(
     Parameters
     ----------
     base_url
-        The address that the form shows first: a base address, or the name of a
-        configured region. By default ``DIRECTMAIL_BASE_URL``, or else the one
+        The address that the form shows first: a service address, or the name of
+        a configured region. By default ``DIRECTMAIL_BASE_URL``, or else the one
         that is remembered, or else the first configured region.
     remember
         Keep the key in the operating system's keyring, and the address in a
@@ -319,7 +319,7 @@ def sign_in(request: SignInRequest) -> tuple[Session, dict[str, Any]]:
 def key_source(address: str) -> str:
     """Return where a key is found if none is typed: a variable, the keyring, or ``""``.
 
-    ``address`` is a base address, or the name of a region.
+    ``address`` is a service address, or the name of a region.
     """
     if settings.variable(settings.API_KEY_VARIABLE):
         return settings.API_KEY_VARIABLE

@@ -151,7 +151,7 @@ def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple
         _row("other operations", "1, 4", known, others, _codes, by="operation"),
         _row("resources and their fields", "2", known, other_json, _fields, by="operation"),
         _row("states and transitions", "3", "drift(…), on an older cassette"),
-        _row("regional base addresses", "4", sign_in, every, _codes, by="address"),
+        _row("regional service addresses", "4", sign_in, every, _codes, by="address"),
         _row("the user's record", "4", "me()", mine, _fields),
         _row("answer to a missing or invalid key", "5", no_key, unauthorized, _kinds, by="status"),
         _row("how keys are issued or revoked", "5", _ASK),

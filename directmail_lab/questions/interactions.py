@@ -73,7 +73,7 @@ def interactions(
         ============ ============= =============================================
         at           datetime, UTC when the response came; NaT if not known
         method       string        ``GET``, for example
-        path         string        the path below the base address
+        path         string        the path below the service address
         query        string        the query without its question mark
         operation    string        the path; segments that look like ids are
                                    ``{id}``

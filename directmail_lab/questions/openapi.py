@@ -105,8 +105,8 @@ def openapi(
         A dict of JSON values. ``save("api.yaml")`` writes it, and a notebook
         shows its operations as a table. ``x-seen`` counts how often an
         operation and each response was seen. ``x-only-404`` lists the paths
-        with no other status than 404. ``servers`` are the base addresses, the
-        most requested first.
+        with no other status than 404. ``servers`` are the service addresses,
+        the         most requested first.
 
     Raises
     ------

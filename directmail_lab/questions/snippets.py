@@ -60,7 +60,7 @@ def copy_as(
         `directmail_lab.request`, which uses the address and key of the current session, and makes
         a frame of a JSON response.
     base_url
-        The base address that a path in a cell is relative to.
+        The service address that a path in a cell is relative to.
     has_bodies
         Whether the recording kept the body.
 

@@ -70,7 +70,7 @@ class Reading(NamedTuple):
     at
         When the response came, in seconds since the Unix epoch; NaN if that is not known.
     path
-        The path below the base address, without credentials.
+        The path below the service address, without credentials.
     raw
         The rate-limit headers. The repr leaves them out, since a service may send the key back.
     elapsed_s
@@ -186,7 +186,7 @@ def reading_of(
 ) -> Reading:
     """Return the reading of a recorded response, at the time of its recording.
 
-    ``path`` is the path of the request below the base address.
+    ``path`` is the path of the request below the service address.
     """
     at = interaction.recorded_at
     response = interaction.response

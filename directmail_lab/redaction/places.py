@@ -22,7 +22,7 @@ AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
 # Headers that are never written: each is a credential, or as valuable as one.
 _DROPPED = AUTHORIZATION | {"cookie"}
 _COOKIE = re.compile(r"\s*([^=;,\s]{0,256}=)([^;,\s]*)")
-# With the domain, no cookie would be kept in a replay at another base address.
+# With the domain, no cookie would be kept in a replay at another service address.
 _ATTRIBUTE = re.compile(
     r"(?i)\s*(?:path=/[^;,\s]*|max-age=-?\d+|expires=[a-z]{3,9},? [\w :-]{9,30}"
     r"|samesite=[a-z]+|httponly|secure|partitioned)\s*"

@@ -285,7 +285,7 @@ class ClientServer(LoopbackServer):
     ----------
     sessions
         The sessions that replay or record the responses. ``base_url`` has the path of the first
-        one's base address.
+        one's service address.
     port
         The port on 127.0.0.1; 0 takes a free one.
     on_refusal

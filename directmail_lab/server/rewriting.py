@@ -17,7 +17,7 @@ _HEADERS = frozenset(("link", "location", "content-location", "refresh"))
 
 
 def origins_of(addresses: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the origins of base addresses, wherever a text has one."""
+    """Return a pattern for the origins of service addresses, wherever a text has one."""
     hosts = {re.escape(urlsplit(address).netloc) for address in addresses}
     # The scheme may be missing: `//api.example.com/v1` leads there, too. JSON may have `\/`.
     start = r"(?:https?:|(?<![\w:/\\]))\\?/\\?/(?:[^/?#@\s\"\\]*@)?"

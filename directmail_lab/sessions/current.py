@@ -108,7 +108,7 @@ def connect(
     Parameters
     ----------
     base_url
-        The base address, or the name of a configured region. By default
+        The service address, or the name of a configured region. By default
         ``DIRECTMAIL_BASE_URL``, or else the region, if just one is configured,
         or else the address that `login` remembers.
     api_key

@@ -131,7 +131,7 @@ class SessionOptions(TypedDict, total=False):
 
 
 class Session:
-    """An account at one base address: its clients, recording and mode.
+    """An account at one service address: its clients, recording and mode.
 
     A session with a key starts live. Any number of threads and tasks may use it
     at once, and any number of sessions may be open. Each one learns from the
@@ -141,8 +141,8 @@ class Session:
     Parameters
     ----------
     base_url
-        The base address, with https (or http for this machine). It may have a
-        path.
+        The service address, with https (or http for this machine). It may have
+        a path.
     api_key
         The key, or None for a session that only replays.
     timeout_s, pace, max_wait_s, reset_unit, allow_writes, retry, templates
@@ -151,7 +151,7 @@ class Session:
     Attributes
     ----------
     base_url
-        The base address, with its scheme and no slash at the end.
+        The service address, with its scheme and no slash at the end.
     templates
         The templates of paths.
     client, async_client
@@ -308,8 +308,8 @@ class Session:
         match_on
             What must be equal for a recorded request to match: names of vcrpy's
             matchers, and functions that compare two of vcrpy's requests. By
-            default the method, the path below the base address, the query, the
-            body and ``Range``. JSON counts by its values and their types, a
+            default the method, the path below the service address, the query,
+            the body and ``Range``. JSON counts by its values and their types, a
             form by its fields, a multipart body by its parts, all decompressed.
             A path that is named without host or port is the same on every host.
         ignore
@@ -343,7 +343,7 @@ class Session:
             of an earlier current session of this process, it ends instead.
         CassetteError
             The cassette cannot be read or written, or its name leads out of the
-            folder. Or it was recorded at another base address (in the modes
+            folder. Or it was recorded at another service address (in the modes
             ``"update"`` and ``"all"``; all addresses of this machine are one).
             A later request raises it if ``before_record`` fails; `interactions`
             then still has the response.
@@ -621,7 +621,7 @@ class Session:
 
     @hide_frames
     def get(self, /, path: str, **options: Any) -> httpx.Response:
-        """Send a GET request to a path below the base address.
+        """Send a GET request to a path below the service address.
 
         The options are those of `request`, such as ``params={"limit": 10}``.
 
@@ -649,7 +649,7 @@ class Session:
         Parameters
         ----------
         paths
-            Paths below the base address, with a query if you like:
+            Paths below the service address, with a query if you like:
             ``"/v1/lists?page=2"``.
         concurrency
             How many requests may wait for their responses at the same time.
@@ -709,7 +709,7 @@ class Session:
         Parameters
         ----------
         path
-            The path below the base address.
+            The path below the service address.
         params
             What to add to the query of the first request: page size and start,
             such as ``{"limit": 100, "page": 0}``.
@@ -814,7 +814,7 @@ class Session:
         Parameters
         ----------
         path
-            The path below the base address.
+            The path below the service address.
         rows
             A DataFrame, or a dict for each row. The column ``address.city`` is
             the field ``city`` of ``address``. An empty cell is sent as null.
@@ -896,7 +896,7 @@ class Session:
         if_sent: IfSent | httpx.Response = "refuse",
         **options: Any,
     ) -> httpx.Response:
-        """Send a request to a path below the base address.
+        """Send a request to a path below the service address.
 
         A path is sent as it is written, and ``#`` as ``%23``. A response with
         an error status is returned like any other. The session's pacing

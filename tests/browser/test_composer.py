@@ -167,7 +167,7 @@ def test_a_wait_counts_down_and_is_aborted(page, server, service):
 
 
 def test_a_hostile_recording_cannot_put_markup_or_a_host_into_the_form(page, server, service):
-    """The edited request goes below the session's own base address, and all text is escaped."""
+    """The edited request goes below the session's own service address, and all text is escaped."""
     path = f"/v1/{quote(MARKUP, safe='')}?q={quote(MARKUP, safe='')}"
     headers = (("X-A", MARKUP), ("Host", "elsewhere.test"))
     body = json.dumps({MARKUP: [MARKUP], "__proto__": {"constructor": MARKUP}})

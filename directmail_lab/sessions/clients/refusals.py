@@ -15,12 +15,12 @@ from ...readings.reset_unit import renewal_time
 from ...redaction import Redactor
 from ..transports.extensions import received_of
 
-_CHECK_KEY = "Check the key and the base address: the key may be another region's."
+_CHECK_KEY = "Check the key and the service address: the key may be another region's."
 _ADVICE = {
     400: "Correct the request.",
     401: _CHECK_KEY,
     403: _CHECK_KEY,
-    404: "Check the path and the base address: {}.",
+    404: "Check the path and the service address: {}.",
     500: "The service, or a gateway before it, failed: try again later.",
 }
 

@@ -70,7 +70,7 @@ class Call:
     sent
         What of it was sent.
     is_ours
-        Whether the current request was for the origin of the base address, and came to the network.
+        Whether the current request was for the service's own origin, and came to the network.
     attempt
         How many responses the current request has had: more than one if it was sent again.
     number

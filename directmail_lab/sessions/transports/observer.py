@@ -29,7 +29,7 @@ class Observer:
     Attributes
     ----------
     prefix
-        The path of the base address. A reading's path is relative to it.
+        The path of the service address. A reading's path is relative to it.
     redactor
         Removes the key.
     listeners

@@ -152,7 +152,7 @@ class PacingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         Called with the seconds and the reason of a wait of a second or more. It returns a progress
         bar, which is updated with the seconds that pass. None shows no bar.
     own_origin
-        The origin of the base address. Operations of other origins have their own allowances.
+        The origin of the service address. Operations of other origins have their own allowances.
     backoff
         Returns the seconds before the next attempt of a read, given how many have failed.
     """
