@@ -433,6 +433,37 @@ def test_all_that_the_audit_names_can_be_removed(secret):
     assert json.loads(next(iter(read_cassette(path))).response.body)["then"] == 1
 
 
+def test_audit_does_not_count_what_is_to_stay():
+    body = json.dumps([{"city": "Ede", "name": "Ann"}])
+    path = recorded("people.yaml", answered(body=body))
+    found = cassette("audit", path, "--keep", "city")
+
+    assert found.stdout == f"{path}, interaction 1, response body: 1 name\n"
+    assert cassette("audit", path, "--keep", "city", "--keep", "name").exit_code == 0
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip", "lzma"])
+def test_a_body_that_cannot_be_decompressed_is_named_and_redact_leaves_it_out(coding):
+    """vcrpy records a compressed body unchanged."""
+    start = b"\x1f\x8b\x08" if coding == "gzip" else b"\x00\x01"
+    entry = {
+        "request": {"method": "GET", "uri": "https://a.test/v1/x", "headers": {}, "body": None},
+        "response": {
+            "status": {"code": 200, "message": "OK"},
+            "headers": {"Content-Encoding": [coding]},
+            "body": {"string": start + b"\xffbroken"},
+        },
+    }
+    path = Path("foreign.yaml")
+    path.write_text(yaml.safe_dump({"version": 1, "interactions": [entry]}))
+    found = cassette("audit", path)
+    done = cassette("redact", path)
+
+    assert "interaction 1, response body: it was not searched, since it is comp" in found.stdout
+    assert (found.exit_code, done.exit_code) == (1, 0)
+    assert cassette("audit", path).exit_code == 0
+
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935\nsize 12345\n"
 
 

@@ -46,6 +46,35 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are():
     assert written.count("example.invalid") == 5
 
 
+PEOPLE = (
+    "Export of May\n\nid;Full Name;city;note;note\r\n"
+    '1;"Lee, Ann";Ede;"a\n2;Bo Day";x\r\n2;Bo Day;Oss;;\r\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("redact", "written"),
+    [
+        (["full_name"], 'id;Full Name;city;note;note\r\n1;<fullname-@>;Ede;"a\n2;Bo Day";x\r\n2;<'),
+        (["personal", "-city"], "1;<fullname-@>;Ede;"),
+        (["note"], "1;Lee, Ann;Ede;<note-@>;<note-@>\r\n2;Bo Day;Oss;;\r\n"),
+        (["nothing"], PEOPLE),
+    ],
+)
+def test_the_columns_of_a_table_are_replaced_by_their_names(redact, written):
+    """All else stays as it is, and the table is read as before."""
+    headers = (("Content-Type", "text/csv"),)
+    table = Interaction(get(), Response(200, "OK", headers, PEOPLE.encode()))
+    redactor = Redactor(redact=redact)
+    done = redactor.interaction(table)
+    text = re.sub(r"-[0-9a-f]{8}>", "-@>", done.response.body.decode())
+
+    assert written in text
+    assert text.startswith("Export of May")
+    assert redactor.interaction(done) == done
+    assert counts_of(table) == {"name": 2, "address line": 2}
+
+
 @pytest.mark.parametrize("number", [PHONE, "+31612345678", "%2B31612345678", "+31(6)12345678"])
 def test_equal_values_get_equal_pseudonyms_however_they_are_written(number):
     """A replay with other spaces or escapes must still find the recorded response."""

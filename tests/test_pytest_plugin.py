@@ -755,6 +755,33 @@ def test_patched_clients_record_with_a_key_of_their_own(run, service, monkeypatc
     none.stdout.fnmatch_lines(["E *Record this test: pytest test_account.py::test_all *"])
 
 
+SIGN_IN = """
+    import httpx, pytest
+
+    @pytest.mark.directmail(patch=True)
+    def test_sign_in(directmail):
+        with httpx.Client(base_url=directmail.base_url) as http:
+            http.get("/v1/users/me/in")
+            assert "sid=" in http.get("/v1/users/me").request.headers["Cookie"]
+            http.get("/v1/users/me/out")
+            assert not http.cookies
+"""
+
+
+def test_a_patched_client_signs_in_and_out_in_a_replay_too(run, account):
+    """The cookie keeps its attributes: it is sent to other paths, and a logout ends it."""
+    cookie = "sid=8fK2xQ9zLr7TtVb3; Path=/; HttpOnly; SameSite=Lax"
+    gone = "sid=; Path=/; Max-Age=0"
+    account.fault(path="/v1/users/me/in", headers={"Set-Cookie": cookie})
+    account.fault(path="/v1/users/me/out", headers={"Set-Cookie": gone})
+    run(SIGN_IN, RECORD, passed=1)
+    run(SIGN_IN, passed=1)
+    text = OWN.with_name("test_sign_in.yaml").read_text()
+
+    assert "sid=<REDACTED>; Path=/; HttpOnly; SameSite=Lax" in text
+    assert "8fK2xQ9zLr7TtVb3" not in text
+
+
 SDK = """
     import httpx, pytest
 

@@ -29,6 +29,7 @@ from directmail_lab.exchange.values import Interaction, Request, Response
 from directmail_lab.redaction import PLACEHOLDER, REDACTED, Redactor, has_placeholder
 from directmail_lab.redaction.key import KeySearch
 from directmail_lab.redaction.personal import count_personal
+from directmail_lab.redaction.suspects import credentials_in
 
 if TYPE_CHECKING:
     pass
@@ -679,6 +680,41 @@ def test_a_cookie_is_removed_elsewhere_if_its_name_is_one_of_a_credential():
         redactor.interaction(Interaction(Request("GET", ME), Response(200, "", headers, b"{}")))
 
     assert redactor.text(f"server-{1:032x} {SECRET}1") == f"server-{1:032x} <REDACTED>"
+
+
+@pytest.mark.parametrize("name", ["sid", "connect.sid", "csrftoken", "XSRF-TOKEN", ".AspNetCore.A"])
+def test_the_cookie_of_a_session_is_removed_from_later_bodies(name):
+    """Its value may be escaped there as in the header, or not."""
+    redactor = Redactor()
+    cookie = ("Set-Cookie", f"{name}=s%3A{REPEATED}; Path=/")
+    redactor.interaction(answered_with(ME, b"", cookie))
+    later = answered_with(ME, f'{{"session": {{"value": "s:{REPEATED}"}}}}'.encode())
+
+    assert redactor.interaction(later).response.body == b'{"session": {"value": "<REDACTED>"}}'
+    assert redactor.text(f"s%3A{REPEATED}") == REDACTED
+
+
+UUID_HEX = "6fa459eaee8a4ca4894edb77e160355e"
+
+
+def test_the_key_of_a_record_is_no_credential_in_json_but_in_a_query():
+    record = f'[{{"key": "{UUID_HEX}"}}]'
+    found = list(credentials_in(f'key = "{UUID_HEX}"'))
+
+    assert Redactor().text(record) == record
+    assert Redactor().text(f'<r key="{UUID_HEX}"/>') == f'<r key="{UUID_HEX}"/>'
+    assert Redactor().text(f"https://a.test/v1?key={UUID_HEX}").endswith("?key=<REDACTED>")
+    assert list(credentials_in(record, is_body=True)) == []
+    assert found == ["a key or password in key"]
+
+
+def test_a_column_of_a_table_that_has_passwords_is_redacted():
+    body = b"user;password\r\nann;hunter2-of-may\r\nbo;\r\n"
+    redactor = Redactor()
+    done = redactor.interaction(answered_with(ME, body, ("Content-Type", "text/csv")))
+
+    assert done.response.body == b"user;password\r\nann;<REDACTED>\r\nbo;\r\n"
+    assert redactor.text("hunter2-of-may") == REDACTED
 
 
 REPEATED = "hk8fK2xQ9zLr7TtVb3n"

@@ -207,7 +207,7 @@ def notice_of_contents(path: Path, name: str) -> str:
                 texts.setdefault(text_of(content)[:_SEARCHED_BYTES], where)
         searched = len(sample) if step > 1 else None
         command = command_name(path, name)
-        counts = count_personal(texts, redact=recording.redact)
+        counts = count_personal(texts, keep=spared_by(recording.redact))
         notices = [personal_notice(counts, command, searched=searched)]
         suspects: dict[str, str] = {}
         for text, where in texts.items():

@@ -115,6 +115,7 @@ def _lines_of(message: Request | Response) -> list[str]:
 def audit(
     names: list[str] = typer.Argument(None, help="Cassettes, files or folders."),
     secrets: bool = typer.Option(False, "--secrets", help="Leave personal data out."),
+    keep: list[str] = KEEP,
 ) -> None:
     """Look for secrets and personal data; exit with 1 if there are any.
 
@@ -136,7 +137,7 @@ def audit(
             say(f"{path} was not searched: its content is in git-lfs. Run git lfs pull.", err=True)
             unread += 1
             continue
-        findings, problem = audited(path)
+        findings, problem = audited(path, keep)
         lines = [str(found) for found in findings if found.kind == "secret" or not secrets]
         if problem:
             lines.append(problem)

@@ -217,17 +217,20 @@ def separators_of(headers: Headers, path: str, content: bytes) -> str:
 
 
 class Table(NamedTuple):
-    """A table in text: its columns, its rows, and how many lines are above it."""
+    """A table in text: its columns, its rows, and the lines above it."""
 
     names: list[str]
     rows: list[list[str | None]]
-    lines_above: int
+    above: list[list[str]]
     separator: str
 
     @property
-    def records(self) -> list[dict[str, str | None]]:
-        """Its rows by the names of the columns."""
-        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+    def json(self) -> str:
+        """Its cells as JSON, each with the name of its column, of which two may be equal."""
+        cells = [
+            [{name: cell} for name, cell in zip(self.names, row, strict=True)] for row in self.rows
+        ]
+        return json.dumps(cells, ensure_ascii=False)
 
 
 def read_table(text: str, separators: str) -> Table:
@@ -268,7 +271,18 @@ def read_table(text: str, separators: str) -> Table:
             )
         if row or len(names) == 1:
             rows.append([*row, *[None] * (len(names) - len(row))])
-    return Table(names, rows, header, separator)
+    return Table(names, rows, [row for _, row in numbered[:header]], separator)
+
+
+def table_in(headers: Headers, path: str, body: bytes) -> Table | None:
+    """Return the table in CSV that a body is, or None if it is another one, or damaged."""
+    separators = separators_of(headers, path, body)
+    with suppress(ValueError):
+        if separators:
+            content = unpack(body, header(headers, "Content-Encoding"))
+            charset = declared_charset(header(headers, "Content-Type") or "")
+            return read_table(decode_text(content, charset), separators)
+    return None
 
 
 class Part(NamedTuple):

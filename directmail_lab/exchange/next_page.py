@@ -15,21 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .bodies import (
     Path,
-    decode_text,
     is_usual_list,
     leaves,
     path_of_records,
     plain_name,
     read_json,
-    read_table,
-    separators_of,
-    unpack,
+    table_in,
     unwrap,
 )
 from .httpx_values import httpx
@@ -300,11 +296,9 @@ def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
     """Return the page of a list that is the response to this query."""
     headers = tuple(response.headers.items())
     body, _ = read_json(response.content, response.charset_encoding)
-    separators = separators_of(headers, response.url.path, response.content)
-    with suppress(ValueError):  # then it has no records
-        if separators:
-            text = decode_text(unpack(response.content), response.charset_encoding)
-            body = read_table(text, separators).records
+    table = table_in(headers, response.url.path, response.content)
+    if table:
+        body = [dict(zip(table.names, row, strict=True)) for row in table.rows]
     place = path_of_records(body)
     records, _ = unwrap(body, place)
     page = Page(query, body, records if isinstance(records, list) else None)

@@ -39,6 +39,8 @@ _OTHER_TOKENS = """
     continuation resume sync delta change trace correlation thought
 """
 
+# Those of a session. A load balancer's cookie is new in each response, and would slow each search.
+_SESSION_COOKIE = re.compile(r"(?i)sid$|sess|[cx]srf|auth|token|login|remember|aspnet")
 _WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # newPassword2, password_confirmation
 _REPEATED = re.compile(r"_(?:confirmation|confirm|again|repeat)$")
@@ -57,7 +59,7 @@ _LONG_ENOUGH = 16
 _LONG_PART = re.compile(r"[A-Za-z0-9]{8,}")
 # Neither a UUID nor the name of an object has this: services call the id of a record its key.
 _PART_OF_KEY = re.compile(r"[A-Za-z0-9]{16}")
-_UUID = re.compile(r"(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_UUID = re.compile(r"(?i:[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})")
 _CHANGE = re.compile(r"[A-Za-z](?=\d)|\d(?=[A-Za-z])|[a-z](?=[A-Z])")
 
 
@@ -105,15 +107,25 @@ def kind_of(name: str) -> Literal["certain", "random", "key", "other"]:
     return "random" if _RANDOM.fullmatch(snake) else "other"
 
 
-def is_credential(name: str, value: str) -> bool:
-    """Return whether the value of a name is a credential."""
+def is_credential(name: str, value: str, *, may_be_id: bool = False) -> bool:
+    """Return whether the value of a name is a credential.
+
+    A record's id ``may_be`` in a field of JSON or XML: then 32 hexadecimal digits are one.
+    """
     kind = kind_of(name)
     if kind == "key":
-        return bool(_PART_OF_KEY.search(value)) and is_random(value)
+        is_id = may_be_id and _UUID.fullmatch(value) is not None
+        return bool(_PART_OF_KEY.search(value)) and is_random(value) and not is_id
     if kind == "random":  # a signature in base64 may begin with a slash
         return len(value) >= _LONG_ENOUGH and is_random(value.lstrip("/"))
     # <hasPassword>true</hasPassword>
     return kind == "certain" and value.lower() not in ("", "true", "false")
+
+
+def is_session_cookie(name: str, value: str) -> bool:
+    """Return whether the value of a cookie is a credential: ``connect.sid``, ``csrftoken``."""
+    is_session = _SESSION_COOKIE.search(name) and len(value) >= _LONG_ENOUGH and is_random(value)
+    return bool(is_session) or is_credential(name, value)
 
 
 def is_placeholder(secret: str) -> bool:

@@ -279,13 +279,13 @@ class Pseudonyms:
 
 
 def count_personal(
-    bodies: Iterable[str], texts: Iterable[str] = (), *, redact: Iterable[str] = ()
+    bodies: Iterable[str], texts: Iterable[str] = (), *, keep: Iterable[str] = ()
 ) -> dict[str, int]:
     """Return how many different values of each kind of personal data are in bodies and texts.
 
     Examples, such as addresses at example.com, do not count. In bodies, values also count by the
-    names of their fields, except in the stand-in's records, whose people are made up. What
-    ``redact`` spares does not count.
+    names of their fields, except in the stand-in's records, whose people are made up, and the
+    fields to ``keep``.
 
     Returns
     -------
@@ -293,8 +293,7 @@ def count_personal(
         ``{"e-mail address": 2, "name": 1}``. Kinds that do not occur are left out.
     """
     seen: dict[str, set[str]] = {}
-    spared = [rule for rule in redact if rule.startswith(_SPARED)]
-    search = Pseudonyms([PERSONAL, *spared], seen=seen)
+    search = Pseudonyms([PERSONAL, *map(f"{_SPARED}{{}}".format, keep)], seen=seen)
     for body in bodies:
         if _MADE_UP.search(body):
             search.by_form(body)

@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 from ..credentials import Hidden
 from ..exchange.values import Headers
 from .key import REDACTED, REPLACED
-from .names import HINTS, is_credential, is_random, kind_of
+from .names import HINTS, is_credential, is_random, is_session_cookie, kind_of
 from .personal import FIELD
 
 AUTHORIZATION = frozenset(("authorization", "proxy-authorization"))
@@ -99,7 +99,7 @@ def replace_fields(text: str, stand_in: Callable[[str], str]) -> str:
             if name == "code":
                 around = field.string[max(0, field.start() - _NEAR) : field.end() + _NEAR]
                 name = "oauth_code" if "state=" in around else name
-            if not is_credential(name, value):
+            if not is_credential(name, value, may_be_id=syntax.sign in '"<'):
                 return field[0]
             new = stand_in(value)
             return field[0] if new == value else before + syntax.write(new)
@@ -176,8 +176,9 @@ def credentials_in(headers: Headers, uri: str = "") -> Iterator[str]:
             pairs = value.split(";")[: 1 if lower == "set-cookie" else None]
             for pair in pairs:
                 cookie, _, secret = pair.strip().partition("=")
-                if is_credential(cookie, secret.strip('"')):
-                    yield secret.strip('"')
+                secret = secret.strip('"')
+                if is_session_cookie(cookie, secret):
+                    yield from (secret, unquote(secret))
         elif is_credential(name, value):
             yield value
     if "@" in uri:

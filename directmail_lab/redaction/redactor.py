@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import csv
 import html
+import io
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,9 +23,11 @@ from ..credentials import Hidden, keys_version, known_keys
 from ..errors import CassetteError
 from ..exchange.bodies import (
     MAX_UNPACKED_BYTES,
+    Table,
     TooLargeError,
     declared_charset,
     missing_body,
+    table_in,
     unpack,
 )
 from ..exchange.values import Headers, Interaction, Request, Response, header, media_type_of
@@ -219,6 +224,8 @@ class Redactor(Hidden):
         texts = [uri, *(value for _, value in message.headers)]
         with contextlib.suppress(ValueError):  # a body that cannot be searched is not written
             texts.append(_opened(message.body or b"", message.headers)[0])
+        table = table_in(message.headers, uri, message.body or b"")
+        texts += [table.json] if table else []
         for text in texts:
             if any(map(lower_ascii(text).__contains__, _FIELD_HINTS)):
                 found += credentials_in_fields(text)
@@ -268,12 +275,26 @@ class Redactor(Hidden):
         # UTF-16 without a declared charset.
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
             return missing_body(len(body), "searched")
-        redacted = self._text(text)
+        table = table_in(headers, "", body)
+        redacted = self._text(self._columns(table) or text if table else text)
         if redacted == text:
             return body
         if _MARKUP.search(media_type_of(headers)) or text.lstrip().startswith("<"):
             redacted = REPLACED.sub(_escaped, redacted)  # there, <REDACTED> would be a tag
         return redacted.encode(charset)
+
+    def _columns(self, table: Table) -> str:
+        """Return a table in CSV without what its columns' names say; nothing if it has none."""
+        cells = table.json
+        redacted = self._text(cells)
+        if redacted == cells:
+            return ""
+        written = io.StringIO()
+        lines = csv.writer(written, delimiter=table.separator)
+        lines.writerows([*table.above, table.names])
+        for row in json.loads(redacted):
+            lines.writerow([value for cell in row for value in cell.values()])
+        return written.getvalue()
 
     def _is_hinted_at(self, text: str, lower: str) -> bool:
         """Return whether anything but personal data may have to be removed from a text.

@@ -14,7 +14,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
 
-from ..exchange.bodies import unpack
+from ..exchange.bodies import table_in, unpack
 from ..exchange.values import Interaction, header, media_type_of
 from .key import REPLACED
 from .names import is_credential, is_placeholder, is_random, kind_of
@@ -33,8 +33,8 @@ _ALONE = r"(?:(?<![\w-])|(?<=%[0-9A-F]{2})|(?<=\\[nrt]))"
 _SERVICES = (
     # SG.22 characters.43 characters
     ("SendGrid", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
-    # key-32 hexadecimal digits; later ones have 32-8-8
-    ("Mailgun", "key-", r"key-[0-9a-f]{32}"),
+    # key-32 letters or digits; later ones have 32-8-8 hexadecimal digits
+    ("Mailgun", "key-", r"key-(?=[a-z]{0,31}\d)[0-9a-z]{32}"),
     ("Mailgun", "-", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}"),
     # 32 hexadecimal digits-us6
     ("Mailchimp", "-us", r"[0-9a-f]{32}-us\d{1,2}"),
@@ -235,7 +235,9 @@ def _is_key_beside_name(match: re.Match[str]) -> bool:
         return False
     if kind_of(name) == "certain" and match["quote"] and not match["comma"] and "://" not in secret:
         return bool(re.search(r"\d|.{20}", secret)) and not is_placeholder(secret)
-    return is_credential(name, secret) and is_random(secret)
+    between = match.string[match.start() : match.start("secret")]
+    may_be_id = ":" in between and "=" not in between  # as in JSON
+    return is_credential(name, secret, may_be_id=may_be_id) and is_random(secret)
 
 
 def texts_of(interaction: Interaction) -> Iterator[str]:
@@ -271,3 +273,6 @@ def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
         with suppress(ValueError):  # a body that cannot be opened is never shared
             body = unpack(body, header(message.headers, "content-encoding"))
         yield f"{where}, {side} body", body
+        table = table_in(message.headers, request.uri, body)
+        if table:
+            yield f"{where}, {side} body", table.json.encode()

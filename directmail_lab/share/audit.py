@@ -22,7 +22,9 @@ from ..cassettes.files import read_as_written
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..exchange.bodies import unpack
 from ..exchange.contract import STAND_IN_KEY
+from ..exchange.values import header
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..redaction.suspects import Part, credentials_in, parts_of, text_of
@@ -58,8 +60,10 @@ def search_for(base_urls: Iterable[str | None] = ()) -> KeySearch:
     return KeySearch(known_keys(remembered_for=filter(None, addresses)) - {STAND_IN_KEY})
 
 
-def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
+def find(parts: Iterable[Part], search: KeySearch, keep: Iterable[str] = ()) -> list[Finding]:
     """Return the findings in these parts: each secret once for a place, personal data counted.
+
+    Personal data in the fields to ``keep`` does not count.
 
     A part is a text, in which the names of fields do not show personal data, or a body or a picture
     as bytes.
@@ -68,7 +72,7 @@ def find(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
     for where, group in groupby(parts, itemgetter(0)):
         own = list(group)
         findings += dict.fromkeys(secrets_in(own, search))
-        personal = personal_data(own)
+        personal = personal_data(own, keep)
         if personal:
             findings.append(Finding("personal", personal, where))
     return findings
@@ -84,7 +88,7 @@ def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
         yield from (Finding("secret", what, where) for what in found)
 
 
-def personal_data(parts: Iterable[Part]) -> str:
+def personal_data(parts: Iterable[Part], keep: Iterable[str] = ()) -> str:
     """Return how much personal data is in these parts: ``"12 names, 1 e-mail address"``."""
     texts = []
     bodies = []
@@ -95,7 +99,7 @@ def personal_data(parts: Iterable[Part]) -> str:
         # Bytes that are not text may look like an e-mail address by chance.
         elif not re.search("[\udc80-\udcff]", text):
             bodies.append(text)
-    counts = count_personal(bodies, texts)
+    counts = count_personal(bodies, texts, keep=keep)
     return ", ".join(plural(count, kind) for kind, count in counts.items())
 
 
@@ -127,22 +131,34 @@ def audit(path: str | Path) -> list[Finding]:
     return findings
 
 
-def audited(path: Path) -> tuple[list[Finding], str]:
+def audited(path: Path, keep: Iterable[str] = ()) -> tuple[list[Finding], str]:
     """Return the findings in a file as `audit` does, with the problem of a damaged cassette."""
     if path.suffix == ".ipynb":
-        return find(parts_of_notebook(read_notebook(path), str(path)), search_for()), ""
+        return find(parts_of_notebook(read_notebook(path), str(path)), search_for(), keep), ""
     data = _read(path)
     whole = data.decode("utf-8", "replace")
     try:
         interactions, base_url = read_as_written(data, path)
     except CassetteFormatError as error:
-        return find([(str(path), whole)], search_for()), str(error)
+        return find([(str(path), whole)], search_for(), keep), str(error)
     search = search_for([base_url])
-    findings = find(parts_of_cassette(interactions, f"{path}, "), search)
+    findings = find(parts_of_cassette(interactions, f"{path}, "), search, keep)
+    findings += _unread(interactions, path)
     if not any(finding.kind == "secret" for finding in findings):
         # Also search the rest of the file: comments, other fields, an unfinished line.
         findings += dict.fromkeys(secrets_in([(str(path), whole)], search))
     return findings, ""
+
+
+def _unread(interactions: Iterable[Interaction], path: Path) -> Iterator[Finding]:
+    """Yield each body that cannot be decompressed: nobody knows what it has."""
+    for number, each in enumerate(interactions, 1):
+        for side, message in (("request", each.request), ("response", each.response)):
+            try:
+                unpack(message.body or b"", header(message.headers, "content-encoding"))
+            except ValueError as error:
+                what = f"it was not searched, since it is {error}"
+                yield Finding("secret", what, f"{path}, interaction {number}, {side} body")
 
 
 def parts_of_cassette(interactions: Iterable[Interaction], where: str = "") -> Iterator[Part]:
