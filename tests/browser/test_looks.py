@@ -144,7 +144,7 @@ def test_a_screen_reader_announces_each_part(page, server, service):
     region = form.root.get_by_role("combobox", name="Service address")
     expect(region).to_have_value("eu")
     expect(form.address).to_be_hidden()
-    region.select_option("Another address…")
+    region.select_option("Another service address…")
     expect(form.address).to_be_visible()
     form.sign_in("k-refused-0000")
     expect(form.address).to_be_focused()

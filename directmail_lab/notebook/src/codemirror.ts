@@ -145,7 +145,6 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
     return EditorState.create({ doc: text, extensions: [extensions, variable.of(options), editing.of(readOnly ? [] : history())] });
   };
   const view = new EditorView({ parent, state: stateOf("") });
-  const all = () => ({ from: 0, to: view.state.doc.length });
   return {
     text: () => view.state.doc.toString().replaceAll("\n", ending),
     fill: (text, as) => {
@@ -158,7 +157,7 @@ export function createEditor({ parent, label, readOnly = false, onChange, onPlac
       isFilling = false;
       onPlace?.(null);
     },
-    replace: (text) => view.dispatch({ changes: { ...all(), insert: text }, annotations: isolateHistory.of("full") }),
+    replace: (text) => view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text }, annotations: isolateHistory.of("full") }),
     setLanguage: (as) => {
       language = as;
       view.dispatch({ effects: variable.reconfigure([languageOf(as, readOnly), wrapping(view.state.doc.toString())]) });

@@ -48,6 +48,7 @@ export interface Draft {
 const options = (values: string[]) => values.map((value) => make("option", { value }));
 const queryOf = (address: string) => address.split("#")[0].split("?").slice(1).join("?");
 const lower = (text: string) => text.toLowerCase();
+const count = (name: string, pairs: Pair[]) => (pairs.length ? `${name} (${pairs.length})` : name);
 
 export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, draft }: ComposerOptions) {
   const id = newId();
@@ -96,6 +97,10 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
   const line = div("dml-b-line", method, address, sending, aborting, inserting);
   const root = make("form", { className: "dml-b-pane dml-b-request", ariaLabel: "Request" }, line, asking, alert, tabs.bar);
   root.append(parameters.root, headers.root, bodyPanel, paths, names, headerNames);
+  const isText = () => kind.value === "json" || kind.value === "text";
+  // Mark whether this is another request than the one whose response is shown.
+  const mark = () => root.toggleAttribute("data-is-other", busy || dirty);
+  const say = (text: string) => setText(alert, text);
   root.addEventListener("submit", (event) => {
     event.preventDefault();
     submit();
@@ -122,15 +127,6 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
   show();
 
   /* The contents of the form. */
-  function isText() {
-    return kind.value === "json" || kind.value === "text";
-  }
-
-  /* Mark whether this is another request than the one whose response is shown. */
-  function mark() {
-    root.toggleAttribute("data-is-other", busy || dirty);
-  }
-
   function show() {
     mark();
     setText(sending, "Send");
@@ -147,14 +143,6 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
     tabs.label("parameters", count("Parameters", parameters.read()));
     tabs.label("headers", count("Headers", headers.read()));
     tabs.label("body", kind.value === "none" ? "Body" : `Body: ${KINDS[kind.value]}`);
-  }
-
-  function count(name: string, pairs: Pair[]) {
-    return pairs.length ? `${name} (${pairs.length})` : name;
-  }
-
-  function say(text: string) {
-    setText(alert, text);
   }
 
   function onChange() {

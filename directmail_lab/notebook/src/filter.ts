@@ -21,11 +21,6 @@ function compare(has: number | null, value: string): boolean | undefined {
   return { ">": has > wanted, "<": has < wanted, ">=": has >= wanted, "<=": has <= wanted, "=": Math.round(has) === wanted }[sign];
 }
 
-function isIn(range: string, number: number): boolean {
-  const [first, last = first] = range.split("-").map(Number);
-  return first <= number && number <= last;
-}
-
 /* Return whether a row has the value; undefined if the value is not valid for the field. */
 const FIELDS: Record<string, Test> = {
   status: (row, value) =>
@@ -35,8 +30,6 @@ const FIELDS: Record<string, Test> = {
   ms: (row, value) => compare(row.ms, value),
   bytes: (row, value) => compare(row.bytes, value),
   left: (row, value) => compare(row.remaining, value),
-  number: (row, value) =>
-    /^\d+(-\d+)?(,\d+(-\d+)?)*$/.test(value) ? value.split(",").some((range) => isIn(range, row.number)) : undefined,
   is: (row, value) => (Object.hasOwn(SYMBOLS, value) ? isMarked(row, value) : undefined),
 };
 const NOTHING = { method: "", path: "" } as Row;

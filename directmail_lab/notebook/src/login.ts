@@ -76,8 +76,7 @@ function makeForm(id: string) {
   };
   key.replaceWith(div("dml-top dml-key", showing));
   showing.before(key);
-  const rows = Object.values(fields).map(({ row }) => row);
-  root.append(title, ...rows, problem, div("dml-actions", submit, status, seconds));
+  root.append(title, ...Object.values(fields).map(({ row }) => row), problem, div("dml-actions", submit, status, seconds));
   const emptyKey = () => {
     key.value = "";
     showKey(false);
@@ -128,23 +127,20 @@ function arrange(view: View) {
   form.submit.disabled = view.busy || !view.connected;
 }
 
-function fillSelect(select: HTMLSelectElement, options: [string, string][], selected = "") {
-  select.replaceChildren(...options.map(([value, label]) => new Option(label, value)));
-  if (options.some(([value]) => value === selected)) select.value = selected;
-}
-
 function showChoices(view: View, choices: Choices) {
   const { region, address, remember } = view.form;
   const isFirst = view.choices === NO_CHOICES;
   view.choices = choices;
-  const regions = choices.regions.map(([name, url]): [string, string] => [name, `${name} — ${url}`]);
-  const selected = isFirst ? choices.address : region.control.value;
-  fillSelect(region.control, [...regions, [OTHER, "Another address…"]], selected);
+  const names = [...choices.regions.map(([name]) => name), OTHER];
+  const selected = (isFirst && choices.address) || region.control.value;
+  const options = choices.regions.map(([name, url]) => new Option(`${name} — ${url}`, name));
+  region.control.replaceChildren(...options, new Option("Another service address…", OTHER));
+  if (names.includes(selected)) region.control.value = selected;
   remember.row.hidden = Boolean(choices.keyring_problem);
   remember.problem.textContent = choices.keyring_problem && `${choices.keyring_problem} You type the key each time.`;
   if (!isFirst) return;
   remember.box.checked = choices.remember;
-  if (!regions.some(([name]) => name === choices.address)) {
+  if (!names.includes(choices.address ?? OTHER)) {
     address.control.value = choices.address ?? "";
     if (choices.address) region.control.value = OTHER;
   }

@@ -125,10 +125,7 @@ function drawRow({ canvas, operation }: Row) {
 function drawLimit(context: CanvasRenderingContext2D, height: number, width: number, color: string) {
   context.strokeStyle = color;
   context.setLineDash([4, 4]);
-  context.beginPath();
-  context.moveTo(0, height);
-  context.lineTo(width, height);
-  context.stroke();
+  context.stroke(new Path2D(`M0 ${height}H${width}`));
   context.setLineDash([]);
 }
 
@@ -170,7 +167,7 @@ function show(view: View, snapshot: Message) {
   page.stop.hidden = !live;
   setText(page.source, source);
   setText(page.count, plural(responses, "response"));
-  setText(page.foot, note || (operations.length ? "" : "No responses yet. Make a request, such as me()."));
+  setText(page.foot, note || (operations.length ? "" : "No responses yet. Make a request, such as dm.me()."));
   const names = new Set<string>(operations.map(({ name }: Operation) => name));
   for (const [name, row] of rows) {
     if (names.has(name)) continue;
@@ -184,10 +181,6 @@ function show(view: View, snapshot: Message) {
   view.waitsUntil = waits === null ? null : now() + waits;
   countDown(view);
   view.frames.schedule();
-}
-
-function draw(view: View) {
-  for (const row of view.rows.values()) drawRow(row);
 }
 
 function addRow(view: View, name: string): Row {
@@ -206,7 +199,7 @@ function render({ model, el }: Context) {
     kernel.send({ type: "stop" });
   });
   const { root, stop, foot } = view.page;
-  view.frames = scheduler(() => draw(view));
+  view.frames = scheduler(() => view.rows.forEach((row) => drawRow(row)));
   view.resized = new ResizeObserver(view.frames.schedule);
   const kernel = connect(model, {
     onGreet: () => {

@@ -110,9 +110,10 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   const lower = createSeparator({ name: "--dml-request", label: "Border of the request", root: whole, whole: side, isVertical: () => false });
   side.append(composer.root, lower, response.root);
   middle.append(list.grid, border, side);
-  whole.append(div("dml-top", title, count, ...marks, progress, searching, writing), status, middle);
+  const finding = div("dml-b-finding", ...marks, searching);
+  whole.append(div("dml-top", title, count, progress, finding, writing), status, middle);
   keepKeys(whole);
-  whole.addEventListener("keydown", onKey);
+  whole.addEventListener("keydown", (event) => handleKey(event) && event.preventDefault());
   searching.addEventListener("input", onFilter);
   showSide(false);
   root.append(whole);
@@ -311,10 +312,6 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   }
 
   /* The keyboard. */
-  function onKey(event: KeyboardEvent) {
-    if (handleKey(event)) event.preventDefault();
-  }
-
   function handleKey(event: KeyboardEvent): boolean {
     const { key } = event;
     const target = event.target as HTMLElement;

@@ -117,7 +117,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     tabs.show("compare");
   }
 
-  /* Show the first rows of the frame that frame() makes of the body. */
+  /* Show the first rows of the frame that dm.frame() makes of the body. */
   async function showTable() {
     if (!shown || tabled === shown.number) return;
     const { number } = shown;
@@ -129,7 +129,7 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     if (!columns || shown?.number !== number) return;
     tabled = number;
     const cells = (tag: "th" | "td", texts: string[]) => make("tr", {}, ...texts.map((textContent) => make(tag, { textContent })));
-    const caption = [`frame(): ${plural(shape[0], "row")}, ${plural(shape[1], "column")}`];
+    const caption = [`dm.frame(): ${plural(shape[0], "row")}, ${plural(shape[1], "column")}`];
     if (rows.length < shape[0]) caption.push(`the first ${rows.length} rows`);
     if (columns.length < shape[1]) caption.push(`the first ${columns.length} columns`);
     const content = make("table", {}, make("caption", { className: "dml-soft", textContent: caption.join("; ") }));

@@ -17,7 +17,7 @@ export interface SeparatorOptions {
 }
 
 export function createSeparator({ name, label, root, whole, isVertical }: SeparatorOptions) {
-  const node = make("div", { className: "dml-b-border", role: "separator", tabIndex: 0, ariaLabel: label, "aria-valuenow": "50" });
+  const node = make("div", { className: "dml-b-border", role: "separator", tabIndex: 0, ariaLabel: label });
   const percentOf = (x: number, y: number) => {
     const { left, top, width, height } = whole.getBoundingClientRect();
     return isVertical() ? (100 * (x - left)) / width : (100 * (y - top)) / height;
@@ -27,6 +27,7 @@ export function createSeparator({ name, label, root, whole, isVertical }: Separa
     return percentOf(left, top);
   };
   const tell = () => {
+    if (!node.offsetWidth) return; // it is hidden
     node.setAttribute("aria-valuenow", String(Math.round(place())));
     node.setAttribute("aria-orientation", isVertical() ? "vertical" : "horizontal");
   };
@@ -37,6 +38,7 @@ export function createSeparator({ name, label, root, whole, isVertical }: Separa
     tell();
   };
   node.addEventListener("focus", tell);
+  new ResizeObserver(tell).observe(node); // when it is first shown, too
   node.addEventListener("pointerdown", (event) => {
     node.setPointerCapture(event.pointerId);
     event.preventDefault();
