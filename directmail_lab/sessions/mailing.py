@@ -18,7 +18,7 @@ from ..tracebacks import warn_caller
 from .clients.refusals import outcome, service_error
 from .frames import frame
 from .transports.extensions import call_of, received_of
-from .transports.writes import IF_SENT, sent_before, that_counts
+from .transports.writes import IF_SENT
 
 if TYPE_CHECKING:
     from ..cassettes import Cassette
@@ -60,19 +60,17 @@ def post_many(
     ]
     form = cassette.matching.form
     known = {form(each.request): each.response.status for each in cassette.recording()}
-    forms = [form(cassette.redactor.request(request_value(each))) for each in requests]
-    statuses = [known.get(each) for each in forms]
-    if dry_run:
-        found = [
-            {"outcome": "not sent", "body": each.content.decode()}
-            | _so_far(session, each, cassette, status)
-            for each, status in zip(requests, statuses, strict=True)
-        ]
-        stopped = " Nothing was sent. A row that was changed after it was sent counts as new."
-    else:
-        found = [{"outcome": "not sent"} for _ in requests]
-        stopped = _send(session, requests, statuses, found)
+    source = "replayed" if session.mode == "replay" else "kept"
+    found = []
+    for request in requests:
+        status = known.get(form(cassette.redactor.request(request_value(request))))
+        found.append({"outcome": _outcome(status, source), "status": status or None})
+    stopped = " Nothing was sent. A row that was changed after it was sent counts as new."
+    if not dry_run:
+        stopped = _send(session, requests, found)
     table = _table(found, index)
+    if dry_run:
+        table["body"] = [each.content.decode() for each in requests]
     counts = Counter(table["outcome"])
     text = f"{plural(len(found), 'row')}: "
     text += f"{', '.join(f'{count} {name}' for name, count in counts.items())}.{stopped}"
@@ -85,8 +83,8 @@ def _bodies(rows: pd.DataFrame | Iterable[Fields]) -> tuple[pd.Index, list[Field
     """Return the index of the rows and the body of each; raise an error that names a bad cell."""
     try:
         if isinstance(rows, pd.DataFrame):
-            columns = [_cells(column) for _, column in rows.items()]
-            given = [list(zip(rows, cells, strict=True)) for cells in zip(*columns, strict=True)]
+            cells = rows.itertuples(index=False, name=None)
+            given = [list(zip(rows, each, strict=True)) for each in cells]
             index = rows.index
         else:
             given = [list(row.items()) for row in rows]
@@ -96,16 +94,11 @@ def _bodies(rows: pd.DataFrame | Iterable[Fields]) -> tuple[pd.Index, list[Field
     return index, [_nested(cells, label) for cells, label in zip(given, index, strict=True)]
 
 
-def _cells(column: pd.Series) -> list[Any]:
-    """Return the cells of a column: integers, if empty cells made floats of them."""
-    known = column.dropna()
-    if column.dtype.kind == "f" and len(known) < len(column) and (known % 1 == 0).all():
-        return [None if pd.isna(each) else int(each) for each in column]
-    return column.tolist()
-
-
 def _nested(cells: Iterable[tuple[Any, Any]], label: object) -> Fields:
-    """Return the body of a row: ``address.city`` is in an object ``address``."""
+    """Return the body of a row: ``address.city`` is in an object ``address``.
+
+    A whole number is an integer: beside an empty cell, pandas makes a float of it.
+    """
     body: Fields = {}
     for name, value in cells:
         place = body
@@ -116,7 +109,8 @@ def _nested(cells: Iterable[tuple[Any, Any]], label: object) -> Fields:
                 place = place.setdefault(parent, {})
             if not isinstance(place, dict) or last in place:
                 raise ValueError("another column has the same field")
-            place[last] = value
+            is_whole = isinstance(value, float) and value.is_integer()
+            place[last] = int(value) if is_whole else value
         except (AttributeError, TypeError, ValueError) as error:
             raise argument_error(
                 f"Nothing was sent: row {label!r} has no body, because of its column {name!r} "
@@ -125,25 +119,16 @@ def _nested(cells: Iterable[tuple[Any, Any]], label: object) -> Fields:
     return body
 
 
-def _so_far(
-    session: Session, request: httpx.Request, cassette: Cassette, status: int | None
-) -> Fields:
-    """Return the outcome of a row before it is sent."""
-    if session.mode == "replay":
-        return {} if status is None else {"outcome": "replayed", "status": status}
-    earlier = sent_before(request, cassette)
-    if earlier:
-        write = that_counts(earlier)
-        return {"outcome": "unknown" if write.fails else "kept", "status": write.status or None}
-    return {"outcome": "refused", "status": status} if _is_refusal(status) else {}
+def _outcome(status: int | None, of_success: str) -> str:
+    """Return the outcome of a row by the status of its response; 0 if none came."""
+    if status is None:
+        return "not sent"
+    if 200 <= status < 300:
+        return of_success
+    return "refused" if 400 <= status < 500 else "unknown"
 
 
-def _send(
-    session: Session,
-    requests: list[httpx.Request],
-    statuses: list[int | None],
-    found: list[Fields],
-) -> str:
+def _send(session: Session, requests: list[httpx.Request], found: list[Fields]) -> str:
     """Send the requests and note the outcomes; return what to say if they were stopped.
 
     A row that was refused before with the same body, or whose outcome was unknown before, is no new
@@ -151,57 +136,47 @@ def _send(
     """
     failures = 0
     with Progress("POST", len(requests), "row") as bar:
-        for request, status, row in zip(requests, statuses, found, strict=True):
-            is_new = _sent(session, request, row)
+        for request, row in zip(requests, found, strict=True):
+            before = row["outcome"]
+            row.update(_sent(session, request))
             bar.update()
-            was_refused = row["outcome"] == "refused" and _is_refusal(status)
+            is_new = row["outcome"] != before or before == "not sent"
             if row["outcome"] == "sent":
                 failures = 0
-            elif is_new and not was_refused and session.mode != "replay":
+            elif is_new and row["outcome"] not in _GOOD and session.mode != "replay":
                 failures += 1
             if failures == _MOST_FAILURES:
                 return f" Stopped after {failures} failures in a row: {row['error']}"
     return ""
 
 
-def _is_refusal(status: int | None) -> bool:
-    return status is not None and 400 <= status < 500
-
-
-def _sent(session: Session, request: httpx.Request, row: Fields) -> bool:
-    """Send a row and note its outcome; return whether it was sent now, and not kept."""
+def _sent(session: Session, request: httpx.Request) -> Fields:
+    """Send a row, and return what became of it."""
     call_of(request).is_row = True
     try:
         response = session.client.send(request)
-    except (AlreadySentError, NotRecordedError) as error:
-        is_known = isinstance(error, AlreadySentError)
-        row.update(outcome="unknown" if is_known else "not sent", error=error.what)
-        return False
-    except OutcomeUnknownError as error:
-        row.update(outcome="unknown", error=error.what)
-        return True
-    except httpx.TransportError as error:  # no connection was made
-        row.update(error=str(error))
-        return True
+    except (AlreadySentError, OutcomeUnknownError) as error:
+        return {"outcome": "unknown", "status": None, "error": error.what}
+    except (NotRecordedError, httpx.TransportError) as error:  # no connection was made
+        return {"outcome": "not sent", "status": None, "error": str(error).partition("\n")[0]}
     redacted = session.recording.redactor.text
     reading = received_of(response).reading
-    source = "live" if reading is None else reading.source
-    row["status"] = response.status_code
+    source = "sent" if reading is None or reading.source not in _GOOD else reading.source
     body, problem = read_json(response.content, response.charset_encoding, redacted=redacted)
-    row["response"] = redacted(response.text) or None if problem else body
-    if response.is_success:
-        row["outcome"] = source if source in _GOOD else "sent"
-        return False
-    said = service_error(response, base_url=session.base_url, redacted=redacted).said
-    row["outcome"] = "refused" if response.is_client_error else "unknown"
-    row["error"] = said or outcome(response, redacted)
-    return source != "kept"
+    said = None
+    if not response.is_success:
+        failure = service_error(response, base_url=session.base_url, redacted=redacted)
+        said = failure.said or outcome(response, redacted)
+    return {
+        "outcome": _outcome(response.status_code, source),
+        "status": response.status_code,
+        "error": said,
+        "response": redacted(response.text) or None if problem else body,
+    }
 
 
 def _table(found: list[Fields], index: pd.Index) -> pd.DataFrame:
-    names = [*_DTYPES, "body"] if found and "body" in found[0] else list(_DTYPES)
-    table = pd.DataFrame({name: [each.get(name, pd.NA) for each in found] for name in names})
-    table = table.astype(_DTYPES)
+    table = pd.DataFrame(found, columns=[*_DTYPES]).astype(_DTYPES)
     bodies = table["response"].where(table["outcome"].isin(_GOOD))
     fields = frame([each if isinstance(each, dict) else {} for each in bodies], rows_at=None)
     return pd.concat([table, fields.add_prefix("response.")], axis=1).set_axis(index)

@@ -818,8 +818,8 @@ class Session:
         rows
             A DataFrame, or a dict for each row. The column ``address.city`` is
             the field ``city`` of ``address``. An empty cell is sent as null.
-            Whole numbers that are floats beside empty cells are integers. All
-            bodies are made before the first row is sent.
+            A whole number is sent as an integer. All bodies are made before the
+            first row is sent.
         if_sent
             As in `request`. By default, a row that was sent is not sent again.
             A response, such as the one to a read that found the letter, settles
