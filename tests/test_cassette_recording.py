@@ -313,7 +313,7 @@ def test_another_programs_cassette_is_rewritten_whole_at_the_first_interaction(t
         recorded_with="another",
     )
     before = path.read_bytes()
-    with opened(path, redactor=Redactor([KEY]), base_url="https://us.test") as cassette:
+    with opened(path, redactor=Redactor([KEY])) as cassette:
         assert path.read_bytes() == before
         cassette.record(answered(get("/new")))
 

@@ -457,3 +457,18 @@ def test_an_age_that_is_none_or_not_alone_changes_nothing(live, options, said):
 
     assert live.mode == "live"
     assert not TOUR.exists()
+
+
+def test_a_replay_in_a_session_of_another_service_says_whose_responses_it_has(recorded):
+    """Another address of this machine is the same place, and so is a session without a key."""
+    dm.connect("https://api.example.com", "a1b2c3d4e5f6g7h8")
+    with pytest.warns(
+        UserWarning, match=r"responses of http://127\.0\.0\.1.* connected to https"
+    ) as said:
+        dm.replay("tour")
+    dm.connect("http://localhost:5001", "a1b2c3d4e5f6g7h8")
+    dm.replay("tour")
+    dm.logout()
+    dm.replay("tour")
+
+    assert len(said) == 1

@@ -38,6 +38,7 @@ from faulty_service import FaultyService
 import directmail_lab as dm
 from directmail_lab.cassettes import Cassette, Matching, read_cassette, recorder
 from directmail_lab.cassettes.convert import repair
+from directmail_lab.cassettes.library import before_of, cassettes_by_name
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import (
     AlreadySentError,
@@ -602,23 +603,106 @@ def test_a_response_of_another_shape_is_named_once_for_an_operation(tmp_path):
     assert each.startswith("GET /v1/letters/{id}: " + change.format(""))
 
 
+def shaped(path: Path, price: str) -> list[str]:
+    """Record a run with this name of a field, and return what it said."""
+    notices: list[str] = []
+    letters = old(json.dumps({price: 85}), path="/v1/letters/1")
+    update(path, letters, old('{"id": 1}', path="/v1/lists"), notice=notices.append)
+    return notices
+
+
+def test_a_change_of_shape_keeps_the_cassette_as_it_was_before_the_run():
+    """The line of the notice compares the two; no list has the old one; the next replaces it."""
+    path = Path("cassettes/weekly.yaml")
+    shaped(path, "price")
+    line = 'dm.drift("weekly.before", against="weekly")'
+    for price, before in (("cents", "price"), ("cents", "price"), ("euros", "cents")):
+        notices = shaped(path, price)
+        found = eval(line, {"dm": dm})
+
+        assert [line in each for each in notices] == [True] * len(notices)
+        assert list(found["change"]) == ["removed", "added"]
+        assert next(json.loads(body) for _, body in bodies(before_of(path))) == {before: 85}
+    assert "weekly" in cassettes_by_name()
+    assert "weekly.before" not in cassettes_by_name()
+    assert len(dm.interactions(Path("cassettes"))) == 2
+
+
+def test_a_run_keeps_what_was_before_its_first_change_of_shape(tmp_path):
+    """Its next block changes another shape: both old ones are in the one file that it keeps."""
+    path = tmp_path / "weekly.yaml"
+    shaped(path, "price")
+    notices: list[str] = []
+    for place, body in (("/v1/letters/1", '{"cents": 85}'), ("/v1/lists", '{"key": 1}')):
+        with opened(path, "update", notice=notices.append) as cassette:
+            if notices:
+                cassette.continue_run()
+            cassette.record(old(body, path=place))
+
+    assert ["weekly.before.yaml" in each for each in notices] == [True, False]
+    assert [body for _, body in bodies(before_of(path))] == [b'{"price": 85}', b'{"id": 1}']
+
+
 # -- addresses -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [recorded, theirs])
 def test_a_cassette_of_another_address_is_refused(tmp_path, make):
-    """Nothing is sent, and the file stays. A named mode adds to it."""
+    """Nothing is sent, and the file stays."""
     path = make(tmp_path / "tour.yaml", old())
     before = path.read_bytes()
-    for mode in ("update", "all"):
+    for mode in ("update", "all", "new_episodes"):
         with pytest.raises(CassetteError, match=r"api\.example\.test.*other\.test") as refused:
             Cassette(path, record_mode=mode, base_url="https://other.test")
         assert "another name" in str(refused.value)
-        assert "new_episodes" in str(refused.value)
-    Cassette(path, record_mode="new_episodes", base_url="https://other.test").close()
+        assert "replace=True" in str(refused.value)
     opened(path, "update").close()
 
     assert path.read_bytes() == before
+
+
+@pytest.mark.posix("modes of files, and fork")
+def test_a_cassette_of_another_address_begins_anew_if_that_is_asked_for(tmp_path):
+    """The old file is kept once, and is replaced with the first response, also before a kill."""
+    path = recorded(tmp_path / "tour.yaml", old("staging"))
+    path.chmod(0o600)
+    before = path.read_bytes()
+    there = {"base_url": "https://other.test", "begins_anew": True}
+    with opened(path, "update", **there):
+        assert path.read_bytes() == before
+    killed(
+        path, lambda cassette: cassette.record(answered(get(base="https://other.test"))), **there
+    )
+    opened(path, "update", **there).close()
+    new = read_cassette(path)
+
+    assert [each.request.uri for each in new] == ["https://other.test/v1/users/me"]
+    assert new.base_urls == ("https://other.test",)
+    assert bodies(before_of(path)) == [("/0", b"staging")]
+    assert before_of(path).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_old_file_of_two_addresses_is_read_and_begins_anew_with_its_letters(tmp_path):
+    """What was sent to this address counts as sent."""
+    path = recorded(
+        tmp_path / "tour.yaml",
+        answered(get("/0", base="https://other.test"), "other"),
+        letter("Ann"),
+    )
+    said: list[str] = []
+    address = f'"base_url": "{BASE_URL}"'
+    more = f'{address}, "other_base_urls": ["https://other.test"]'
+    path.write_text(path.read_text().replace(address, more))
+    with Cassette(path, base_url=BASE_URL, notice=said.append) as cassette:
+        played = cassette.play(get("/0"))
+    with pytest.raises(CassetteError, match="begin it anew"):
+        opened(path, "update")
+    with opened(path, "update", begins_anew=True) as cassette:
+        known = cassette.sent_before(letter("Ann").request)
+
+    assert said == [f"Cassette 'tour': it has responses of {BASE_URL} and https://other.test."]
+    assert played[0].response.body == b"other"
+    assert len(known) == 1
 
 
 def test_all_addresses_of_this_machine_are_one(tmp_path):
@@ -631,6 +715,20 @@ def test_all_addresses_of_this_machine_are_one(tmp_path):
 
     assert [each.response.body for each in read_cassette(tmp_path / "tour.yaml")] == [b"2"]
     assert read_cassette(tmp_path / "tour.yaml").base_urls == ("http://localhost:5003",)
+
+
+def test_what_was_recorded_at_another_port_of_this_machine_is_played(tmp_path):
+    """A later recording at a new port has sent only some of the requests."""
+    for port in (5001, 5002):
+        base = f"http://127.0.0.1:{port}"
+        with opened(tmp_path / "tour.yaml", "update", base_url=base) as cassette:
+            cassette.record(answered(get(f"/{port}", base=base), f"{port}"))
+    with Cassette(tmp_path / "tour.yaml", base_url="http://localhost:7") as cassette:
+        played = [
+            cassette.play(get(f"/{port}", base="http://localhost:7")) for port in (5001, 5002)
+        ]
+
+    assert [each[0].response.body for each in played] == [b"5001", b"5002"]
 
 
 def test_of_another_programs_file_only_origins_are_compared(tmp_path):

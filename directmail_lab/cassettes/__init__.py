@@ -32,4 +32,8 @@ from .matching import (
 )
 from .memory import SessionRecording as SessionRecording
 from .recorder import Ending as Ending
-from .recording import Recording as Recording, uncollected as uncollected
+from .recording import (
+    Recording as Recording,
+    place_of as place_of,
+    uncollected as uncollected,
+)

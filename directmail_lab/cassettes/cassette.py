@@ -12,7 +12,6 @@ from pathlib import Path
 from threading import RLock
 from traceback import extract_tb
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
 
 from ..arguments import REPEATS, RecordMode, Repeat, check_choice, parse_age, rules_of
 from ..display import plural, running_ipython, say_in_notebook, shell_word
@@ -28,15 +27,15 @@ from ..exchange.values import (
     normalize_headers,
 )
 from ..redaction import Redactor
-from ..settings import is_loopback, origin_of
 from ..tracebacks import warn_caller
 from .convert import notice_of_contents
 from .files import FileRecording, read_cassette
 from .journal import journal_of
-from .library import cassette_name, find_cassette, new_cassette_path, version_of
+from .library import before_of, cassette_name, find_cassette, new_cassette_path, version_of
 from .matching import Matching
 from .player import Attempts, Index, Player
 from .recorder import Ending, Recorder, SentBefore
+from .recording import place_of
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -148,6 +147,8 @@ class Cassette:
         one again, ``"strict"`` raises an error.
     max_age
         In mode ``"update"``, the age in words below which reads are replayed.
+    begins_anew
+        Whether a cassette of another service address begins anew.
     before_record
         Called with each interaction before it is redacted; see `directmail_lab.record`.
     notice
@@ -176,7 +177,8 @@ class Cassette:
     NotRecordedError
         There is no such cassette to replay.
     CassetteFormatError, CassetteInUseError, CassetteError
-        The file cannot be read, somebody else is recording it, or its name leads out of the folder.
+        The file cannot be read, somebody else is recording it, it was recorded at another service
+        address, or its name leads out of the folder.
     """
 
     def __init__(
@@ -190,6 +192,7 @@ class Cassette:
         matching: Matching | None = None,
         repeat: Repeat = "last",
         max_age: str | None = None,
+        begins_anew: bool = False,
         before_record: BeforeRecord | None = None,
         policy: Policy = Policy(),
         notice: Callable[[str], None] = _log.warning,
@@ -206,6 +209,7 @@ class Cassette:
         self.redactor = redactor or Redactor()
         self.matching = matching or Matching()
         self._repeat = repeat
+        self._begins_anew = begins_anew
         self._before_record = before_record
         self._notice = notice
         self._lock = RLock()
@@ -224,8 +228,6 @@ class Cassette:
         if self.records:
             self._recorder = self._open_recorder()
             self._recording = self._recorder.recording
-            if self.updates and not self._aside:
-                self._refuse_other_address(base_url)
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
         if self._recorder is None or not self.replays:
@@ -449,11 +451,11 @@ class Cassette:
         with self._lock:
             try:
                 self._recorder.fold_after_cell()
+                self._recorder.say_new_shapes()
             except (OSError, CassetteError) as error:
                 if not self._was_told:  # it is tried again after each cell
                     self._was_told = True
                     self._say_not_folded(error)
-            self._recorder.say_new_shapes()
         self._say_counts()
 
     def _say_counts(self) -> None:
@@ -506,11 +508,11 @@ class Cassette:
             has_recorded = False
             try:
                 has_recorded = self._recorder.close(ending)
+                self._recorder.say_new_shapes()
             except (OSError, CassetteError) as error:
                 if was_aside:
                     raise self._not_written(error) from None
                 self._say_not_folded(error)
-            self._recorder.say_new_shapes()
         self._say_counts()
         hint = notice_of_contents(self.path, self.name) if has_recorded else ""
         if hint and not say_in_notebook(hint):
@@ -570,22 +572,29 @@ class Cassette:
         """
         return not self.policy.records_failures and (keeps or self._rules.refuses_repeats)
 
-    def _refuse_other_address(self, base_url: str | None) -> None:
-        """Raise `CassetteError` if the recording is of another place than the session."""
-        recording = self._recording
-        if recording.is_third_party:
-            origins = {each.request.uri for each in recording.interactions}
-            is_same = _place(base_url, "") in {_place(uri, "") for uri in origins}
-        else:
-            is_same = _place(base_url) in set(map(_place, recording.base_urls))
-        if base_url is None or not len(recording) or is_same:
+    def _check_address(self, recorder: Recorder) -> None:
+        """Begin a cassette of another service address anew, or raise `CassetteError`."""
+        recording = recorder.recording
+        base_url = self._metadata["base_url"]
+        if base_url is None or not len(recording) or self._aside:
             return
-        self.close()
+        if recording.is_third_party:
+            is_same = place_of(base_url, "") in {
+                place_of(each.request.uri, "") for each in recording
+            }
+        else:
+            is_same = {place_of(base_url)} == set(map(place_of, recording.base_urls))
+        if is_same:
+            return
+        if self._begins_anew:
+            recorder.begin_anew()
+            return
+        recorder.close()
         raise CassetteError(
-            f"Cassette {self.name!r} was recorded at {recording.base_url}, and this session sends "
-            f"to {base_url}. Nothing was sent.",
-            f"Record under another name, or add to it: record({self.name!r}, "
-            'record_mode="new_episodes").',
+            f"Cassette {self.name!r} was recorded at {' and '.join(recording.base_urls)}, and this "
+            f"session sends to {base_url}. Nothing was sent.",
+            f"Record under another name, or begin it anew: record({self.name!r}, replace=True), "
+            f"which keeps the old file as {before_of(self.path).name}.",
         )
 
     def _open_recorder(self) -> Recorder:
@@ -602,6 +611,7 @@ class Cassette:
             )
         except OSError as error:  # what a killed recording left cannot be added to the file
             raise self._not_written(error) from None
+        self._check_address(recorder)
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder, self._open)
         _fold_after_cells(self)
@@ -633,14 +643,6 @@ def _changed(interaction: Interaction, before_record: BeforeRecord) -> Interacti
         place = extract_tb(error.__traceback__, 2)[-1]
         problem = f"raised {type(error).__name__} ({place.filename}, line {place.lineno})"
     raise CassetteError(f"before_record {problem}. This request was not recorded.")
-
-
-def _place(url: str | None, path: str | None = None) -> object:
-    """Return what two service addresses must have in common. All of this machine are one place."""
-    origin = origin_of(url or "")
-    if origin[1] and is_loopback(origin[1]):
-        return "this machine"
-    return origin, urlsplit(url or "").path.rstrip("/") if path is None else path
 
 
 def _end_open(still_open: dict[int, Callable[[bool], object]], *, is_last: bool) -> None:

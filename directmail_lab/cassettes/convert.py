@@ -27,6 +27,7 @@ from .files import FileRecording, read_cassette, read_journal, sides_of, write_c
 from .journal import digest_of, journal_of, remove_journal
 from .library import Version, command_name, locked, typed_path, version_of
 from .recorder import fold_left_journal
+from .recording import place_of
 
 # The search at the end of a recording is limited to this, to be quick.
 _SEARCHED = 1000
@@ -164,7 +165,8 @@ def _join_sides(file: Path) -> Iterator[str]:
     if not sides:
         return
     ours, theirs = sides
-    if ours.base_url != theirs.base_url and len(ours) and len(theirs):
+    is_same = place_of(ours.base_url) == place_of(theirs.base_url)
+    if len(ours) and len(theirs) and not is_same:
         raise CassetteError(
             f"The sides of the conflict in {file} are of two services, {ours.base_url} and "
             f"{theirs.base_url}.",

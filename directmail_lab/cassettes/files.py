@@ -41,7 +41,7 @@ from .journal import (
 )
 from .library import Version, create, is_locked, typed_path, version_of
 from .lines import OtherLayoutError, read_interactions
-from .recording import Recording, uncollected
+from .recording import Recording, place_of, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
 
@@ -96,7 +96,7 @@ class FileRecording(Recording):
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """The service address, then the others from which the file was recorded."""
+        """The service address, then others, which an earlier version let a file have."""
         others = self.metadata.get("other_base_urls")
         named = (self.base_url, *(others if isinstance(others, list) else ()))
         return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
@@ -196,34 +196,18 @@ def join(recording: FileRecording, journal: Journal) -> FileRecording:
     """Return a recording with what its journal adds to it."""
     known = recording.interactions
     parts = journal.added_to(known, digests_of(known))
-    metadata = {**recording.metadata, **addresses(recording, parts, journal.base_url)}
+    return with_parts(recording, parts, journal.base_url)
+
+
+def with_parts(recording: FileRecording, parts: Parts, base_url: str | None) -> FileRecording:
+    """Return a recording with the parts of a cassette, which a session at an address recorded."""
+    base_url = base_url or recording.base_url
     return replace(
         recording,
         interactions=interactions_of(parts),
-        metadata=metadata,
-        base_url=metadata["base_url"] or recording.base_url,
+        metadata={**recording.metadata, "base_url": base_url},
+        base_url=base_url,
     )
-
-
-def addresses(recording: FileRecording, parts: Parts, base_url: str | None) -> dict[str, Any]:
-    """Return what the metadata of a cassette say of service addresses, if some interactions stay.
-
-    Parameters
-    ----------
-    parts
-        The interactions that stay, and the texts of new ones.
-    base_url
-        The address of the new ones.
-    """
-    uris = [each.request.uri for each in parts if isinstance(each, Interaction)]
-    named = [each for each in recording.base_urls if any(uri.startswith(each) for uri in uris)]
-    if base_url and (len(uris) < len(parts) or not parts):
-        named.append(base_url)
-    known = list(dict.fromkeys(named))
-    if not known:
-        return {"base_url": recording.base_url}
-    first, *others = known
-    return {"base_url": first, **({"other_base_urls": others} if others else {})}
 
 
 def parse_cassette(data: bytes, path: Path) -> FileRecording:
@@ -313,7 +297,7 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
     except CassetteFormatError as error:
         raise CassetteFormatError(f"{path}: {error.what}", error.advice) from None
     metadata, base_url = _about(about, found, path)
-    return FileRecording(
+    recording = FileRecording(
         path.stem,
         found,
         base_url,
@@ -322,6 +306,9 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
         metadata=metadata,
         size=len(data),
     )
+    if len(set(map(place_of, recording.base_urls))) > 1:
+        recording.problem = f"it has responses of {' and '.join(recording.base_urls)}"
+    return recording
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:

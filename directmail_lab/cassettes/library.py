@@ -20,6 +20,7 @@ from ..settings import CASSETTES_VARIABLE, variable
 SUFFIXES = (".yaml", ".yml", ".json")
 _NEVER_RECORDED = (".json", ".har")
 _FOLDER = "cassettes"
+_BEFORE = ".before"
 _TRIES = 20
 _T = TypeVar("_T")
 _ANY_WRITE = 0o222
@@ -132,11 +133,17 @@ def cassettes_by_name(start: Path | None = None) -> dict[str, Path]:
 def cassettes_in(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and path of each cassette below a folder, without links that lead out."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.suffix in SUFFIXES and path.is_file() and stays_in(folder, path):
+        is_listed = path.suffix in SUFFIXES and not path.stem.endswith(_BEFORE)
+        if is_listed and path.is_file() and stays_in(folder, path):
             # `tour.yml` is `tour`, unless there is a `tour.yaml`, which the name then finds.
             is_other = path.suffix == ".yml" and path.with_suffix(".yaml").exists()
             name = path if is_other else path.with_name(cassette_name(path.name))
             yield name.relative_to(folder).as_posix(), path
+
+
+def before_of(path: Path) -> Path:
+    """Return the file that keeps a cassette as it was: ``tour.before.yaml``. No list has it."""
+    return path.with_name(f"{path.stem}{_BEFORE}.yaml")
 
 
 def is_folder(source: str | Path) -> bool:

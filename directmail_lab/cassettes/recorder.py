@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
+from shutil import copymode
 from typing import Literal, NamedTuple
 
 from ..arguments import ModeRules
@@ -30,11 +31,11 @@ from .files import (
     MAX_FILE_BYTES,
     RECOVERED,
     FileRecording,
-    addresses,
     join,
     read_cassette,
     read_file,
     read_journal,
+    with_parts,
     write_cassette,
 )
 from .journal import (
@@ -47,10 +48,11 @@ from .journal import (
     journal_of,
     remove_journal,
 )
-from .library import locked, version_of
+from .library import before_of, command_name, locked, version_of
 from .lines import read_interactions
 from .matching import Matching, replaced_in
 from .player import Index
+from .recording import place_of
 
 Ending = Literal["merge", "replace", "drop"]
 
@@ -64,6 +66,8 @@ _numbers = count(1)
 """Of the requests of this process: a recording that goes on takes responses of before."""
 _written: dict[Path, dict[str, Execution]] = {}
 """What this process recorded to each cassette in its last run: by whom, by the digest."""
+_have_before: set[Path] = set()
+"""The cassettes that its last run has kept as they were before it."""
 
 
 class _Earlier(NamedTuple):
@@ -180,6 +184,9 @@ class Recorder:
             self._locks = locks.pop_all()
         self._learned = self.redactor.learned
         self._cell = current_cell().kept_id
+        self._replaced: FileRecording | None = None
+        self._had_before = self._path in _have_before
+        _have_before.discard(self._path)
         self._before = _written.get(self._path, {})
         self._own = _written[self._path] = {}
 
@@ -198,6 +205,17 @@ class Recorder:
         self._series: dict[tuple[int, Execution | None], _Series] = {}
         self._cells = {each.cell for each in recording.interactions}
         self._cells.add(kept_id(recording.metadata.get("cell")))  # which called record()
+
+    def begin_anew(self) -> None:
+        """Begin the cassette anew with its first response, and keep the old file beside it.
+
+        What was recorded at this session's address stays.
+        """
+        self._replaced = self.recording
+        place = place_of(self._base_url, "")
+        own = [each for each in self.recording if place_of(each.request.uri, "") == place]
+        new = FileRecording(self._path.stem, own, path=self._path, version=self._version)
+        self._start_from(new, self.redactor)
 
     # -- write -------------------------------------------------------------------------------------
 
@@ -327,9 +345,27 @@ class Recorder:
                 self._notice(
                     f"{printable_line(f'{operation}: {change}')}. Until now, cassette "
                     f"{self._path.stem!r} had a response of the earlier shape."
+                    f"{self._keep_before_run()}"
                 )
         self._to_compare = []
         self._bytes_to_compare = 0
+
+    def _keep_before_run(self) -> str:
+        """Keep the cassette as it was before this run, once, and return how to compare the two."""
+        if self._is_aside or self._path in _have_before:
+            return ""
+        _have_before.add(self._path)
+        before = self._keep(self.recording)
+        old = command_name(before, before.stem)
+        new = command_name(self._path, self._path.stem)
+        return f' As it was, it is {before.name}. To compare: dm.drift("{old}", against="{new}").'
+
+    def _keep(self, recording: FileRecording) -> Path:
+        before = before_of(self._path)
+        metadata = {**recording.metadata, "base_url": recording.base_url}
+        write_cassette(before, metadata, recording.interactions, self.redactor)
+        copymode(self._path, before)
+        return before
 
     def drop(self, number: int) -> None:
         """Drop a write that was begun and not sent."""
@@ -350,6 +386,14 @@ class Recorder:
                 self._follow_change()
             self._was_created = True
             self._replace_file([])
+        elif self._replaced is not None:
+            kept = self._keep(self._replaced).name
+            self._replace_file(list(self.recording.interactions))
+            self._notice(
+                f"Cassette {self._path.stem!r} begins anew. What was recorded at "
+                f"{self._replaced.base_url} is in {kept}."
+            )
+            self._replaced = None
         self._journal = JournalWriter(
             journal_of(self._path),
             {"base_url": self._metadata.get("base_url"), "is_aside": self._is_aside},
@@ -368,6 +412,8 @@ class Recorder:
         if self._journal is None:
             self._known = self._before
             self._own.update(self._before)
+            if self._had_before:
+                _have_before.add(self._path)
 
     def _sender_of(self, index: int) -> Execution | None:
         """Return what recorded an interaction of the file in this run; None if an earlier one."""
@@ -465,16 +511,7 @@ class Recorder:
             is_there = version_of(self._path) is not None
             return read_cassette(self._path) if is_there else _read(self._path)
         parts = self._parts(is_whole=not self._is_aside)
-        metadata = {
-            **self.recording.metadata,
-            **addresses(self.recording, parts, self._base_url),
-        }
-        return replace(
-            self.recording,
-            interactions=interactions_of(parts),
-            metadata=metadata,
-            base_url=metadata["base_url"],
-        )
+        return with_parts(self.recording, parts, self._base_url)
 
     def _parts(self, *, is_whole: bool = True) -> Parts:
         """Return the file's interactions that stay, and the texts of the new ones, in order."""
@@ -511,9 +548,10 @@ class Recorder:
         metadata = {
             **self._metadata,
             **self.recording.metadata,
-            **addresses(self.recording, parts, self._base_url),
+            "base_url": self._base_url or None,
             **({"cell": self._cell} if self._cell else {}),
         }
+        metadata.pop("other_base_urls", None)  # of this machine, as an earlier version wrote
         self._path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         write_cassette(self._path, metadata, parts, self.redactor, version=self._version)
         self._version = version_of(self._path)

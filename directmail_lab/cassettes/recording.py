@@ -21,9 +21,17 @@ from ..exchange.operations import base_path, path_below
 from ..exchange.values import Interaction, Request
 from ..readings.reading import Reading, reading_of
 from ..readings.reset_unit import Evidence, infer_reset_unit
-from ..settings import NO_ADDRESS, origin_of
+from ..settings import NO_ADDRESS, is_loopback, origin_of
 
 _READINGS_FOR_UNIT = 1_000
+
+
+def place_of(url: str | None, path: str | None = None) -> object:
+    """Return what two service addresses must have in common. All of this machine are one place."""
+    origin = origin_of(url or "")
+    if origin[1] and is_loopback(origin[1]):
+        return "this machine"
+    return origin, urlsplit(url or "").path.rstrip("/") if path is None else path
 
 
 @contextmanager
@@ -115,7 +123,7 @@ class Recording(ABC):
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """The service address, then the other service addresses from which it was recorded."""
+        """The service address, if it is known; a file may have more of them."""
         return (self.base_url,) if self.base_url else ()
 
     @cached_property

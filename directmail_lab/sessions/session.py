@@ -37,6 +37,7 @@ from ..cassettes import (
     Matching,
     Policy,
     SessionRecording,
+    place_of,
     shown_path,
 )
 from ..credentials import ApiKey, as_api_key
@@ -49,7 +50,7 @@ from ..exchange.sent_values import add_params
 from ..redaction import Redactor
 from ..redaction.logs import guard_logs
 from ..settings import NO_ADDRESS, base_address, origin_of, trust_origin
-from ..tracebacks import hide_frames
+from ..tracebacks import hide_frames, warn_caller
 from .clients.own import AsyncClient, Client, SharedCookies
 from .clients.refusals import check
 from .transports import Transport
@@ -252,6 +253,7 @@ class Session:
         ignore: Iterable[str] = (),
         max_age: str | None = None,
         live: bool = False,
+        replace: bool = False,
         before_record: BeforeRecord | None = None,
     ) -> ModeChange:
         """Send each request, and record it to a cassette.
@@ -327,6 +329,11 @@ class Session:
             The environment variable ``DIRECTMAIL_LIVE`` has the last word:
             ``1`` asks for it in a notebook that stays unchanged, and ``0``
             lets a reader replay.
+        replace
+            Whether to begin a cassette anew that was recorded at another service
+            address. Its file is kept as ``NAME.before.yaml``, which no list
+            has. A cassette has the responses of one address; all addresses of
+            this machine are one.
         before_record
             A function that gets each `Interaction` before it is redacted. It
             returns the interaction to record, or None to leave it out. The
@@ -342,9 +349,8 @@ class Session:
             Another recording writes the same cassette. If that is the recording
             of an earlier current session of this process, it ends instead.
         CassetteError
-            The cassette cannot be read or written, or its name leads out of the
-            folder. Or it was recorded at another service address (in the modes
-            ``"update"`` and ``"all"``; all addresses of this machine are one).
+            The cassette cannot be read or written, its name leads out of the
+            folder, or it was recorded at another service address (see ``replace``).
             A later request raises it if ``before_record`` fails; `interactions`
             then still has the response.
 
@@ -383,6 +389,7 @@ class Session:
             ignore=ignore,
             max_age=max_age,
             live=live,
+            replace=replace,
             before_record=before_record,
         )
 
@@ -396,6 +403,7 @@ class Session:
         ignore: Iterable[str] = (),
         max_age: str | None = None,
         live: bool = False,
+        replace: bool = False,
         before_record: BeforeRecord | None = None,
         repeat: Repeat = "last",
         policy: Policy | None = None,
@@ -429,6 +437,7 @@ class Session:
                 base_url=None if is_without_address else self.base_url,
                 matching=self._matching | Matching(match_on, ignore),
                 max_age=max_age,
+                begins_anew=replace,
                 before_record=before_record,
                 repeat=repeat,
                 policy=policy or Policy(warns_of_writes=rules.sends),
@@ -494,9 +503,19 @@ class Session:
                 matching=self._matching | Matching(match_on, ignore),
                 repeat=repeat,
             )
+            self._say_whose(opened.recording())
             return self._replaying(opened, factor)
 
         return self._change(replaying)
+
+    def _say_whose(self, recorded: FileRecording) -> None:
+        """Say that a replay has the responses of another service than this session's."""
+        is_known = self._api_key is not None and recorded.base_url and not recorded.is_third_party
+        if is_known and place_of(recorded.base_url) != place_of(self.base_url):
+            warn_caller(
+                f"Cassette {recorded.name!r} has the responses of {recorded.base_url}, and this "
+                f"session is connected to {self.base_url}."
+            )
 
     def _unobserved(self) -> ModeChange:
         """Send every request to the service, and keep no readings or messages."""
