@@ -593,7 +593,7 @@ class Cassette:
         raise CassetteError(
             f"Cassette {self.name!r} was recorded at {' and '.join(recording.base_urls)}, and this "
             f"session sends to {base_url}. Nothing was sent.",
-            f"Record under another name, or begin it anew: record({self.name!r}, replace=True), "
+            f"Record under another name, or begin it anew: dm.record({self.name!r}, replace=True), "
             f"which keeps the old file as {before_of(self.path).name}.",
         )
 

@@ -330,10 +330,10 @@ class Session:
             ``1`` asks for it in a notebook that stays unchanged, and ``0``
             lets a reader replay.
         replace
-            Whether to begin a cassette anew that was recorded at another service
-            address. Its file is kept as ``NAME.before.yaml``, which no list
-            has. A cassette has the responses of one address; all addresses of
-            this machine are one.
+            Whether to begin a cassette anew that was recorded at another
+            service address. Its file is kept as ``NAME.before.yaml``, which no
+            list has. A cassette has the responses of one address; all addresses
+            of this machine are one.
         before_record
             A function that gets each `Interaction` before it is redacted. It
             returns the interaction to record, or None to leave it out. The
@@ -350,8 +350,8 @@ class Session:
             of an earlier current session of this process, it ends instead.
         CassetteError
             The cassette cannot be read or written, its name leads out of the
-            folder, or it was recorded at another service address (see ``replace``).
-            A later request raises it if ``before_record`` fails; `interactions`
+            folder, or it was recorded at another service address: see
+            ``replace``. A later request raises it if ``before_record`` fails; `interactions`
             then still has the response.
 
         Examples
