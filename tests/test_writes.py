@@ -410,7 +410,9 @@ def test_a_played_redirect_is_not_followed_by_a_second_letter(run, account, reco
     redirect = answered(letter, status=307)
     to = ("Location", f"{account.base_url}/v1/other")
     recorded(
-        "cassettes/tour.yaml", replace(redirect, response=replace(redirect.response, headers=(to,)))
+        "cassettes/tour.yaml",
+        replace(redirect, response=replace(redirect.response, headers=(to,))),
+        base_url=account.base_url,
     )
     run(f"dm.record('tour', record_mode={record_mode!r})")
     with (
@@ -534,7 +536,7 @@ def test_the_guides_mailing_goes_on_where_it_broke(run, account, capsys):
 def test_a_mode_that_replays_a_letter_does_not_send_it_when_its_cell_is_run_again(run, account):
     """Each recorded response is replayed once; then the letter counts as sent before."""
     letter = replace(post(b'{"to": "Ann"}'), uri=f"{account.base_url}/v1/letters")
-    recorded("cassettes/tour.yaml", answered(letter, status=201))
+    recorded("cassettes/tour.yaml", answered(letter, status=201), base_url=account.base_url)
     run("dm.record('tour', record_mode='new_episodes')")
     with pytest.warns(UserWarning, match="Nothing was sent: this POST is replayed"):
         run(POST)

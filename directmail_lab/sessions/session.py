@@ -351,8 +351,8 @@ class Session:
         CassetteError
             The cassette cannot be read or written, its name leads out of the
             folder, or it was recorded at another service address: see
-            ``replace``. A later request raises it if ``before_record`` fails; `interactions`
-            then still has the response.
+            ``replace``. A later request raises it if ``before_record`` fails;
+            `interactions` then still has the response.
 
         Examples
         --------
