@@ -128,6 +128,7 @@ def test_a_replay_keeps_its_own_readings(live):
     assert abs((replayed["at"][1] - own["at"][2]).total_seconds()) < 1
 
 
+@pytest.mark.filterwarnings("ignore:Cassette 'tour' has the responses of")
 def test_a_stated_unit_applies_to_recordings_of_the_same_address(live):
     """A recording of another address has its unit inferred, unless the session can only replay."""
     with live.record("tour"):

@@ -34,6 +34,6 @@ from .memory import SessionRecording as SessionRecording
 from .recorder import Ending as Ending
 from .recording import (
     Recording as Recording,
-    place_of as place_of,
+    service_of as service_of,
     uncollected as uncollected,
 )

@@ -35,7 +35,7 @@ from .library import before_of, cassette_name, find_cassette, new_cassette_path,
 from .matching import Matching
 from .player import Attempts, Index, Player
 from .recorder import Ending, Recorder, SentBefore
-from .recording import place_of
+from .recording import service_of
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
 """Takes an interaction and returns the one to record, or None to record none."""
@@ -579,11 +579,11 @@ class Cassette:
         if base_url is None or not len(recording) or self._aside:
             return
         if recording.is_third_party:
-            is_same = place_of(base_url, "") in {
-                place_of(each.request.uri, "") for each in recording
+            is_same = service_of(base_url, "") in {
+                service_of(each.request.uri, "") for each in recording
             }
         else:
-            is_same = {place_of(base_url)} == set(map(place_of, recording.base_urls))
+            is_same = {service_of(base_url)} == set(map(service_of, recording.base_urls))
         if is_same:
             return
         if self._begins_anew:

@@ -27,7 +27,7 @@ from .files import FileRecording, read_cassette, read_journal, sides_of, write_c
 from .journal import digest_of, journal_of, remove_journal
 from .library import Version, command_name, locked, typed_path, version_of
 from .recorder import fold_left_journal
-from .recording import place_of
+from .recording import service_of
 
 # The search at the end of a recording is limited to this, to be quick.
 _SEARCHED = 1000
@@ -165,7 +165,7 @@ def _join_sides(file: Path) -> Iterator[str]:
     if not sides:
         return
     ours, theirs = sides
-    is_same = place_of(ours.base_url) == place_of(theirs.base_url)
+    is_same = service_of(ours.base_url) == service_of(theirs.base_url)
     if len(ours) and len(theirs) and not is_same:
         raise CassetteError(
             f"The sides of the conflict in {file} are of two services, {ours.base_url} and "

@@ -41,7 +41,7 @@ from .journal import (
 )
 from .library import Version, create, is_locked, typed_path, version_of
 from .lines import OtherLayoutError, read_interactions
-from .recording import Recording, place_of, uncollected
+from .recording import Recording, service_of, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
 
@@ -306,7 +306,7 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
         metadata=metadata,
         size=len(data),
     )
-    if len(set(map(place_of, recording.base_urls))) > 1:
+    if len(set(map(service_of, recording.base_urls))) > 1:
         recording.problem = f"it has responses of {' and '.join(recording.base_urls)}"
     return recording
 

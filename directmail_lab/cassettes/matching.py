@@ -22,7 +22,6 @@ from ..arguments import argument_error, check_names
 from ..exchange.bodies import plain_text, read_multipart, unpack
 from ..exchange.values import Request, header, is_json_type, media_type_of
 from ..redaction.key import ANY_VALUE
-from ..settings import is_loopback
 
 Matcher = Callable[[Any, Any], object]
 
@@ -236,15 +235,8 @@ def path_below_base(origin: str, path: str, base_url: str) -> str | None:
     """Return the part of a split address that follows a service address; None outside of it."""
     base_origin, base_path = _split_base(base_url)
     base_path = base_path.rstrip("/")
-    is_same = origin == base_origin or (_is_local(origin) and _is_local(base_origin))
-    is_below = is_same and f"{path}/".startswith(f"{base_path}/")
+    is_below = origin == base_origin and f"{path}/".startswith(f"{base_path}/")
     return (path[len(base_path) :] or "/") if is_below else None
-
-
-@lru_cache(maxsize=64)
-def _is_local(origin: str) -> bool:
-    """Return whether an origin is this machine, whose addresses are one: a port changes."""
-    return is_loopback(origin_parts(origin)["host"].strip("[]"))
 
 
 def origin_parts(origin: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from itertools import chain
 from ..display import plural, printable_line
 from ..errors import NotRecordedError
 from ..exchange.bodies import shown_missing
+from ..exchange.operations import base_path
 from ..exchange.values import SAFE_METHODS, Headers, Request, fails, header
 from ..executions import Execution, current_cell
 from ..redaction import Redactor
@@ -25,7 +26,7 @@ from ..tracebacks import warn_caller
 from .files import FileRecording
 from .matching import AnyValue, Form, Matching
 from .mismatch import Differences, changing_values, differences, place_of
-from .recording import uncollected
+from .recording import THIS_MACHINE, service_of, uncollected
 
 Attempts = tuple[int, ...]
 """The indexes of a request's attempts."""
@@ -68,7 +69,12 @@ class Index:
     def _build(self) -> None:
         indexes: dict[Form, list[int]] = {}
         firsts: list[Form] = []
-        base_urls = self.recording.base_urls
+        base_url = self.recording.base_url
+        base_urls = list(self.recording.base_urls)
+        if base_url and service_of(base_url) == THIS_MACHINE:  # the port of a local service changes
+            origins = {"/".join(each.uri.split("/", 3)[:3]) for each in self.requests}
+            local = [each for each in origins if service_of(each, "") == THIS_MACHINE]
+            base_urls += [each + base_path(base_url) for each in local]
         for index, request in enumerate(self.requests):
             forms = list(self.matching.forms(request, base_urls))
             firsts.append(forms[0])

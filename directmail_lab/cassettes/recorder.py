@@ -52,7 +52,7 @@ from .library import before_of, command_name, locked, version_of
 from .lines import read_interactions
 from .matching import Matching, replaced_in
 from .player import Index
-from .recording import place_of
+from .recording import service_of
 
 Ending = Literal["merge", "replace", "drop"]
 
@@ -212,8 +212,8 @@ class Recorder:
         What was recorded at this session's address stays.
         """
         self._replaced = self.recording
-        place = place_of(self._base_url, "")
-        own = [each for each in self.recording if place_of(each.request.uri, "") == place]
+        place = service_of(self._base_url, "")
+        own = [each for each in self.recording if service_of(each.request.uri, "") == place]
         new = FileRecording(self._path.stem, own, path=self._path, version=self._version)
         self._start_from(new, self.redactor)
 

@@ -26,11 +26,16 @@ from ..settings import NO_ADDRESS, is_loopback, origin_of
 _READINGS_FOR_UNIT = 1_000
 
 
-def place_of(url: str | None, path: str | None = None) -> object:
+THIS_MACHINE = "this machine"
+
+
+def service_of(url: str | None, path: str | None = None) -> object:
     """Return what two service addresses must have in common. All of this machine are one place."""
-    origin = origin_of(url or "")
-    if origin[1] and is_loopback(origin[1]):
-        return "this machine"
+    origin: object = url
+    with suppress(ValueError):  # a port that is not a number
+        origin = origin_of(url or "")
+        if is_loopback(str(origin[1])):
+            return THIS_MACHINE
     return origin, urlsplit(url or "").path.rstrip("/") if path is None else path
 
 

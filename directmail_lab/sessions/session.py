@@ -37,7 +37,7 @@ from ..cassettes import (
     Matching,
     Policy,
     SessionRecording,
-    place_of,
+    service_of,
     shown_path,
 )
 from ..credentials import ApiKey, as_api_key
@@ -511,7 +511,7 @@ class Session:
     def _say_whose(self, recorded: FileRecording) -> None:
         """Say that a replay has the responses of another service than this session's."""
         is_known = self._api_key is not None and recorded.base_url and not recorded.is_third_party
-        if is_known and place_of(recorded.base_url) != place_of(self.base_url):
+        if is_known and service_of(recorded.base_url) != service_of(self.base_url):
             warn_caller(
                 f"Cassette {recorded.name!r} has the responses of {recorded.base_url}, and this "
                 f"session is connected to {self.base_url}."
