@@ -48,6 +48,8 @@ class Execution:
         What to say of the last write whose earlier response was returned.
     number
         Its place among the executions of this process.
+    ended
+        Whether its cell ended without an error; None while the cell is executed.
     """
 
     cell_id: str = ""
@@ -58,6 +60,7 @@ class Execution:
     outcomes: list[str] = field(default_factory=list)
     kept: str = ""
     number: int = field(default_factory=lambda: next(_numbers))
+    ended: bool | None = None
 
     def follows(self, other: Execution | None) -> bool:
         """Return whether this is a later execution of the same cell than another one."""
@@ -140,7 +143,8 @@ class _Cells:
         self._latest.is_cell = True
         self.seen.add(self._latest.kept_id or "")
 
-    def _end_cell(self, _: object) -> None:
+    def _end_cell(self, result: Any) -> None:
+        self._latest.ended = result is not None and result.success
         comms = sys.modules.get("comm")
         for comm_id in () if comms is None else comms.get_comm_manager().comms:
             self._made.setdefault(comm_id, self._latest)

@@ -32,6 +32,7 @@ class CountingService:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.fails: Callable[[str, Mapping[str, str]], int] = lambda _, __: 0
+        self.release: Callable[[], object] = lambda: None
         service = self
 
         class _Handler(BaseHTTPRequestHandler):
@@ -71,7 +72,23 @@ class CountingService:
         yield
         self.fails = before
 
+    def holds_after(self, number: int) -> threading.Event:
+        """Answer no more after so many successes; return an event that is set at the next one."""
+        reached = threading.Event()
+        released = threading.Event()
+
+        def hold(_: str, __: Mapping[str, str]) -> int:
+            if self.counts["GET"] >= number and not released.is_set():
+                reached.set()
+                released.wait()
+            return 0
+
+        self.fails = hold
+        self.release = released.set
+        return reached
+
     def close(self) -> None:
+        self.release()
         self._server.shutdown()
         self._server.server_close()
 
@@ -96,6 +113,11 @@ class Kernel:
 
         self._client.execute_interactive(code, output_hook=note, timeout=300)
         return "".join(said).strip()
+
+    def start(self, code: str, cell: str) -> None:
+        """Execute a cell, and do not wait for its end."""
+        self._client.session.metadata = {"cellId": cell}
+        self._client.execute(code)
 
     def press(self, comm_id: str) -> None:
         """Send a widget the message of its button, and wait until it was handled."""

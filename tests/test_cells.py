@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from cassette_samples import loaded_by_vcrpy
 from cells import GET, KEY, CountingService, Kernel, Notebook
 
 from directmail_lab.cassettes import read_cassette
+from directmail_lab.exchange.values import Interaction
 from directmail_lab.share.packing import share
 
 pytestmark = pytest.mark.slow
@@ -47,9 +48,17 @@ def refuses_without_key(_: str, headers: Any) -> int:
     return 0 if "Authorization" in headers else 401
 
 
+def interactions(notebook: Notebook) -> Sequence[Interaction]:
+    return read_cassette(notebook.cassette).interactions
+
+
+def answers_in(notebook: Notebook) -> list[int]:
+    return [json.loads(each.response.body)["n"] for each in interactions(notebook)]
+
+
 def cells_in(notebook: Notebook) -> list[str]:
     """Return the name of the cell that each interaction of the cassette belongs to."""
-    cells = [each.cell or "" for each in read_cassette(notebook.cassette).interactions]
+    cells = [each.cell or "" for each in interactions(notebook)]
     return [each.removeprefix(f"{notebook.ids}-") for each in cells]
 
 
@@ -138,6 +147,47 @@ def test_a_cell_that_polls_plays_all_its_responses_from_the_first_on(
     assert notebook.execute(reader, notebook.cells["P"], "P") == "[6, 7]"
     notebook.has_ids = False
     assert notebook.read(reader) == {"P": "[6, 7]", "Q": "[4, 5]"}
+
+
+def test_a_loop_that_is_interrupted_keeps_what_it_has_not_replaced(
+    author, reader, counting, tmp_path
+):
+    """Its reader gets the new responses and then the old ones, so the loop ends."""
+    loop = (
+        "import itertools\nfor n in itertools.count(1):\n"
+        "    if dm.get('/v1/n').json()['n'] % 5 == 3: break\n"
+        "    if n == {}: raise KeyboardInterrupt\nprint(n)"
+    )
+    notebook = Notebook(tmp_path, {"P": loop.format(9)})
+    notebook.open(author, counting)
+    assert notebook.run(author, "P") == ["3"]
+    counting.counts["GET"] = 3
+    for _ in range(2):
+        notebook.execute(author, loop.format(1), "P")
+        assert notebook.read(reader) == {"P": "3"}
+    assert answers_in(notebook) == [5, 2, 3]
+    notebook.run(author, "P")
+
+    assert notebook.read(reader) == notebook.shown == {"P": "3"}
+    assert answers_in(notebook) == [6, 7, 8]
+
+
+def test_what_an_execution_has_not_replaced_goes_at_its_end(author, reader, counting, tmp_path):
+    """At its end, a failure takes the place of a success, if the cell has another one."""
+    notebook = Notebook(tmp_path, {"P": POLL.format(4)})
+    counting.fails = refuses_without_key
+    notebook.open(author, counting)
+    notebook.run(author, "P")
+    notebook.cells["P"] = f"{STATUS}\n{REFUSED}"
+    notebook.run(author, "P")
+
+    assert notebook.read(reader) == notebook.shown == {"P": "200\n401"}
+    assert [each.response.status for each in interactions(notebook)] == [200, 401]
+    author.restart()
+    notebook.open(author, counting)
+    notebook.cells["P"] = f"{REFUSED}\n{STATUS}"
+    notebook.run(author, "P")
+    assert notebook.read(reader) == notebook.shown == {"P": "401\n200"}
 
 
 def test_a_cell_without_responses_of_its_own_gets_those_of_all(author, reader, counting, tmp_path):
@@ -332,6 +382,31 @@ def test_a_report_that_breaks_after_half_of_its_cells(author, reader, counting, 
 
     assert notebook.read(reader) == {"A": "5", "B": "6", "C": "3", "D": "4"}
     assert notebook.read(reader, *"DCBA") == {"A": "5", "B": "6", "C": "3", "D": "4"}
+
+
+def test_a_kernel_that_is_killed_after_each_request_of_a_second_execution(
+    author, reader, counting, tmp_path
+):
+    """The reader gets the new responses that came, and then the old ones."""
+    notebook = Notebook(tmp_path, {"P": POLL.format(3), "Q": GET})
+    notebook.open(author, counting)
+    notebook.run(author, "P", "Q")
+    expected = [1, 2, 3]
+    for number in range(1, 4):
+        counting.counts["GET"] = number * 10
+        expected[:number] = [number * 10 + each + 1 for each in range(number)]
+        author.restart()
+        notebook.open(author, counting)
+        reached = counting.holds_after(number * 11)
+        author.start(POLL.format(number + 1), f"{notebook.ids}-P")
+        assert reached.wait(120)
+        author.kill()
+        counting.release()
+
+        assert notebook.read(reader, "Q", "P") == {"Q": "4", "P": str(expected)}
+        notebook.has_ids = False
+        assert notebook.read(reader) == {"P": str(expected), "Q": "4"}
+        notebook.has_ids = True
 
 
 # -- notebooks and front ends without ids ----------------------------------------------------------

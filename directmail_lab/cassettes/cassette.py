@@ -670,8 +670,9 @@ def _fold_after_cells(cassette: Cassette) -> None:
     if shell is not None and shell not in _shells:
         _shells.add(shell)
         shell.events.register("post_execute", _fold_all)
+        shell.events.register("post_run_cell", _fold_all)  # which knows how the cell ended
 
 
-def _fold_all() -> None:
+def _fold_all(_: object = None) -> None:
     for each in list(_recorded_to):
         each.fold()

@@ -8,11 +8,14 @@ cut off from it.
 from __future__ import annotations
 
 import os
+import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
+from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from shutil import copymode
 from typing import Literal, NamedTuple
@@ -73,12 +76,14 @@ _have_before: set[Path] = set()
 class _Earlier(NamedTuple):
     """What may be replaced.
 
-    ``place`` is its index in the file, or its digest if this recorder wrote it. ``sender`` is what
-    recorded it in this run.
+    ``place`` is its index in the file, or its digest if this recorder wrote it. It stands in the
+    cassette by its ``order``. ``sender`` is what recorded it in this run.
     """
 
     place: int | str
+    order: tuple[int, int]
     response: Response
+    attempt: int
     sender: Execution | None
     cell: str | None = None
 
@@ -108,20 +113,34 @@ class _Series:
 
     Attributes
     ----------
+    cell
+        The execution of the cell.
     left
-        What it may replace.
+        What it may replace, in its order.
     made
         What the executions of all cells record of the request.
     place
         The digest of the first that it replaced, in whose place it stands; empty if there is none.
+    at
+        That place in the cassette, from 1; 0 if there is none.
     waiting
-        The failed attempts of its last call, which are recorded only with its success.
+        The failures that are recorded only with a success, which comes after them.
+    succeeded
+        Whether a success was recorded.
     """
 
-    left: list[_Earlier] = field(default_factory=list)
+    cell: Execution
+    left: deque[_Earlier] = field(default_factory=deque)
     made: list[_Earlier] = field(default_factory=list)
     place: str = ""
+    at: int = 0
     waiting: dict[int, Interaction] = field(default_factory=dict)
+    succeeded: bool = False
+
+    @property
+    def is_one_by_one(self) -> bool:
+        """Whether a response replaces one earlier response, and not all: see `Recorder.append`."""
+        return bool(self.cell.cell_id) and not self.cell.ended
 
 
 class Recorder:
@@ -203,6 +222,7 @@ class Recorder:
         self._digests: dict[int, str] = {}
         self._dropped: set[int | str] = set()
         self._series: dict[tuple[int, Execution | None], _Series] = {}
+        self._unfinished: set[_Series] = set()
         self._cells = {each.cell for each in recording.interactions}
         self._cells.add(kept_id(recording.metadata.get("cell")))  # which called record()
 
@@ -288,33 +308,63 @@ class Recorder:
             response = replace(written.response, body=missing_body(len(written.response.body)))
             return self.append(replace(interaction, response=response), number)
         self._senders.pop(number, None)
-        cell = sender.started_by or sender
-        series = self._series_of(written.request, cell)
-        if written.attempt == 1:
+        series = self._series_of(written.request, sender.started_by or sender)
+        if written.attempt == 1 and not series.succeeded:
             series.waiting = {}
         replaced = self._replaced_by(written, series)
         if replaced is None:
             series.waiting[number] = interaction
             return None
-        places = [each.place for each in replaced]
-        old = {each: self._text(each) for each in places if isinstance(each, int)}
-        self._digests |= {each: digest_of(old[each]) for each in old}
-        references = [series.place] if series.place else []
-        references += [each if isinstance(each, str) else self._digests[each] for each in places]
-        texts = {each: self._text_of(old, sender)[0] for each, old in series.waiting.items()}
-        for each, new in {number: text, **texts}.items():
-            self._write(each, new, references)
-            references = references[:1]
-            self._own[digest_of(new)] = sender
-        series.place = "".join(references)
-        if cell.cell_id or is_write(written.request):
-            response = replace(written.response, body=b"")
-            series.made.append(_Earlier(digest_of(text), response, cell))
-        self._kept_bytes -= sum(map(len, old.values()))
-        self._dropped.update(places)
-        self._note_replaced([self.recording.interactions[each] for each in old], written)
+        series.succeeded |= not fails(written.response)
+        self._replace(series, replaced, {number: (text, written)}, sender)
+        in_file = [each.place for each in replaced if isinstance(each.place, int)]
+        self._note_replaced([self.recording.interactions[each] for each in in_file], written)
         self._in_flight.discard(number)
         return written
+
+    def _replace(
+        self,
+        series: _Series,
+        replaced: list[_Earlier],
+        new: dict[int, tuple[bytes, Interaction]],
+        sender: Execution,
+    ) -> None:
+        """Write new interactions, with the failures that waited, in the place of earlier ones."""
+        references = [series.place] if series.place else []
+        if replaced and not references:
+            series.at = replaced[0].order[0]
+        for each in replaced:
+            place = each.place
+            if isinstance(place, int):
+                old = self._text(place)
+                self._kept_bytes -= len(old)
+                self._digests[place] = digest_of(old)
+            references.append(place if isinstance(place, str) else self._digests[place])
+            self._dropped.add(place)
+        series.place = "".join(references[:1])
+        new |= {each: self._text_of(failure, sender) for each, failure in series.waiting.items()}
+        series.waiting = {}
+        for number, (text, written) in new.items():
+            self._write(number, text, references)
+            references = references[:1]
+            digest = digest_of(text)
+            self._own[digest] = sender
+            if series.cell.cell_id or is_write(written.request):
+                response = replace(written.response, body=b"")
+                order = series.at or len(self.recording) + number, number
+                series.made.append(_Earlier(digest, order, response, written.attempt, series.cell))
+        if not new:
+            self._write(next(_numbers), b"", references)
+        if series.is_one_by_one:
+            self._unfinished.add(series)
+
+    def _finish(self, ended: bool | None) -> None:
+        """Remove what executions of cells that ``ended`` have not replaced of the earlier ones."""
+        for series in [each for each in self._unfinished if each.cell.ended is ended]:
+            self._unfinished.remove(series)
+            left = [each for each in series.left if each.place not in self._dropped]
+            if series.succeeded and (left or series.waiting):
+                self._replace(series, left, {}, series.cell)
 
     def _text_of(self, interaction: Interaction, sender: Execution) -> tuple[bytes, Interaction]:
         """Return the text to write, and what it says."""
@@ -432,7 +482,7 @@ class Recorder:
         is_sent = is_write(request)
         may_replace = self._updates and (sender.cell_id or self.recording.interactions)
         if not (is_sent or may_replace):
-            return _Series()
+            return _Series(sender)
         # What a person's functions say may differ for two requests with one form.
         checks = self._matching.checks
         form = hash(self.index.literal(request) if checks else self._matching.form(request))
@@ -442,8 +492,16 @@ class Recorder:
             known = self.recording.interactions
             found = self.index.find(request) if known else ()
             in_file = [
-                _Earlier(at, known[at].response, self._sender_of(at), known[at].cell)
-                for at in chain.from_iterable(found)
+                _Earlier(
+                    at,
+                    (call[0] + 1, 0),
+                    known[at].response,
+                    known[at].attempt,
+                    self._sender_of(at),
+                    known[at].cell,
+                )
+                for call in found
+                for at in call
             ]
             earlier = [each for each in in_file if each.sender is None]
             own: list[_Earlier] = []
@@ -452,11 +510,12 @@ class Recorder:
                     own = [each for each in earlier if each.cell and each.cell == sender.kept_id]
                     earlier = [each for each in earlier if each.cell is None]
                 own += [each for each in [*in_file, *made] if sender.follows(each.sender)]
+                own.sort(key=attrgetter("order"))
             left = (own or earlier) if self._updates else []
             if is_sent:
                 others = [each for each in [*in_file, *made] if each.sender is not sender]
                 left += [each for each in others if fails(each.response)]
-            self._series[key] = _Series(left, made)
+            self._series[key] = _Series(sender, deque(left), made)
         return self._series[key]
 
     def _replaced_by(self, new: Interaction, series: _Series) -> list[_Earlier] | None:
@@ -469,14 +528,19 @@ class Recorder:
         failed = fails(new.response) and not self._records_failures
         is_sent = is_write(new.request)
         is_refused = is_sent and not may_be_done(new.response)
-        series.left = [each for each in series.left if each.place not in self._dropped]
-        found = [
-            each
-            for each in series.left
-            if not (failed and not fails(each.response))
-            and not (is_refused and may_be_done(each.response))
-        ]
-        return found if found or is_sent or not series.left else None
+        left = series.left
+        while left and left[0].place in self._dropped:
+            left.popleft()
+        found: list[_Earlier] = []
+        for each in left:
+            if each.place in self._dropped:
+                continue
+            if found and series.is_one_by_one and not is_sent and (failed or each.attempt == 1):
+                break  # it belongs to the next call
+            if (failed and not fails(each.response)) or (is_refused and may_be_done(each.response)):
+                continue
+            found.append(each)
+        return found if found or is_sent or not left else None
 
     def sent_before(self, write: Request) -> list[SentBefore]:
         """Return when a write was sent before.
@@ -524,10 +588,12 @@ class Recorder:
 
         A fold that takes long waits until a minute after the last one.
         """
+        if self.closed or self._is_aside or os.getpid() != self._process:
+            return
+        self._finish(True)
         is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE
-        waits = self._in_flight or (is_large and time.monotonic() - self._folded_at < _PAUSE_S)
-        is_ready = not self.closed and not self._is_aside and os.getpid() == self._process
-        if is_ready and not waits:
+        waits = is_large and time.monotonic() - self._folded_at < _PAUSE_S
+        if not (waits or self._in_flight):
             self.fold()
 
     def fold(self) -> None:
@@ -603,6 +669,9 @@ class Recorder:
             if self._journal is None:
                 return False
             try:
+                self._finish(True)
+                if sys.exception() is None:
+                    self._finish(None)  # of a cell that goes on after a block that records
                 is_kept = self._end(ending or ("drop" if self._is_aside else "merge"))
             finally:
                 self._journal.close()
