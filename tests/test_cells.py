@@ -462,7 +462,7 @@ def test_a_runner_without_ids_in_turn_with_the_notebook(author, reader, counting
     path = as_file(notebook, counting)
     commands = {
         "jupyter execute": ["-m", "jupyter", "execute", path.name],
-        "papermill": ["-m", "papermill", path.name, "out.ipynb"],
+        "papermill": ["-m", "papermill", "-k", "python3", path.name, "out.ipynb"],
         "script": ["-c", "\n".join(each.source for each in nbformat.read(path, 4).cells)],
     }
     if runner == "papermill":
