@@ -9,6 +9,7 @@ import random
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -130,6 +131,17 @@ def _explore(session: Session, service: FaultyService, pass_s: _PassTime) -> Non
     _exhaust(session, pass_s)
 
 
+def _mailing(session: Session, service: FaultyService, pass_s: _PassTime) -> None:
+    session.allow_writes = True
+    refused = {"status": 422, "body": '{"errors": {"address.postcode": ["is missing"]}}'}
+    for n in range(1, 21):
+        postcode = None if n == 13 else f"80{n:02}"
+        row = {"name": f"Reader {n}", "address": {"city": "Zürich", "postcode": postcode}}
+        with service.fault(**refused) if n == 13 else nullcontext():
+            session.client.post("/v1/letters", json=row)
+        pass_s(0.3)
+
+
 def _burst(session: Session, n: int, pass_s: _PassTime) -> None:
     for _ in range(n):
         session.client.get("/v1/users/me")
@@ -149,6 +161,7 @@ RECORDINGS: dict[str, Callable[[Session, FaultyService, _PassTime], None]] = {
     "explore-an-unknown-api": _explore,
     "test-with-recordings": partial(_two_calls, pause_s=0.0),
     "a-notebook-to-share": partial(_two_calls, pause_s=2.4),
+    "a-mailing": _mailing,
 }
 # Only these: the folder may also contain a reader's recordings, such as my-tour.yaml.
 CASSETTES = [ROOT / "cassettes" / f"{name}.yaml" for name in sorted(RECORDINGS)]
