@@ -1,5 +1,10 @@
 """`post_many`: each row of a table is sent once, and its outcome is known."""
 
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -9,6 +14,7 @@ from faulty_service import FaultyService
 import directmail_lab as dm
 from directmail_lab import settings
 from directmail_lab.errors import DirectMailLabError, WriteRefusedError
+from directmail_lab.exchange.values import Request, Response
 
 LETTERS = "POST /v1/letters"
 PATH = "/v1/letters"
@@ -140,3 +146,44 @@ def test_a_server_that_is_down_costs_three_attempts(account):
     account.close()
     with pytest.warns(UserWarning, match="5 not sent. Stopped after 3 failures in a row: "):
         assert outcomes() == ["not sent"] * 5
+
+
+MAILING = """
+import directmail_lab as dm
+dm.connect(allow_writes=True)
+dm.record("mailing", redact=[])
+print(*dm.post_many("/v1/letters", [{"n": n} for n in range(40)])["outcome"])
+"""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CountingService(FaultyService):
+    """Counts each letter, and kills its sender before the response to one of them."""
+
+    letters: Counter[bytes] = field(default_factory=Counter)
+    sender: Any = None
+    last: int = 0
+
+    def response_to(self, request: Request) -> Response:
+        self.letters[request.body] += 1
+        if self.letters.total() == self.last:
+            self.sender.kill()
+            self.sender.wait()
+        return super().response_to(request)
+
+
+@pytest.mark.slow
+def test_a_mailing_that_is_killed_again_and_again_sends_each_letter_once():
+    """The letters whose responses did not come are unknown, and the others are known as sent."""
+    with CountingService() as service:
+        known = {"DIRECTMAIL_BASE_URL": service.base_url, "DIRECTMAIL_API_KEY": service.api_key}
+        command = [sys.executable, "-W", "ignore", "-c", MAILING]
+        for service.last in (5, 6, 17, 38, 0):
+            service.sender = subprocess.Popen(
+                command, env=os.environ | known, stdout=subprocess.PIPE, text=True
+            )
+            said = service.sender.communicate()[0].split()
+
+    assert set(service.letters.values()) == {1}
+    assert len(service.letters) == 40
+    assert Counter(said) == {"kept": 34, "unknown": 4, "sent": 2}

@@ -133,10 +133,10 @@ def _explore(session: Session, service: FaultyService, pass_s: _PassTime) -> Non
 
 def _mailing(session: Session, service: FaultyService, pass_s: _PassTime) -> None:
     session.allow_writes = True
-    refused = {"status": 422, "body": '{"errors": {"address.postcode": ["is missing"]}}'}
+    refused = {"status": 422, "body": '{"errors": {"template.language": ["is missing"]}}'}
     for n in range(1, 21):
-        postcode = None if n == 13 else f"80{n:02}"
-        row = {"name": f"Reader {n}", "address": {"city": "Zürich", "postcode": postcode}}
+        language = None if n == 13 else "fr" if n % 2 == 0 else "de"
+        row = {"contact": f"cnt_{n}", "template": {"id": "spring", "language": language}}
         with service.fault(**refused) if n == 13 else nullcontext():
             session.client.post("/v1/letters", json=row)
         pass_s(0.3)
