@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from types import FrameType
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..settings import is_loopback, origin_of
 _Place = tuple[str, int]
 
 _EVENTS = frozenset(("socket.getaddrinfo", "socket.connect"))
-_NO_CLIENTS = {"directmail_lab", "asyncio", "concurrent", "selectors", "socket", "ssl", "threading"}
+_NO_CLIENTS = (sys.stdlib_module_names - {"http", "urllib"}) | {"directmail_lab"}
 
 
 class _Guard:
@@ -96,10 +97,11 @@ def _place(host: object, port: object) -> _Place:
     )
 
 
-def _frames() -> Iterator[FrameType]:
+def _modules() -> Iterator[str]:
+    """Yield the names of the modules that run, the innermost first."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        yield frame
+        yield str(frame.f_globals.get("__name__"))
         frame = frame.f_back
 
 
@@ -109,18 +111,13 @@ def _is_of_vcrpy() -> bool:
     A client that looks names up in another thread is known by vcrpy's ``http.client`` alone.
     """
     connection = getattr(sys.modules.get("http.client"), "HTTPConnection", None)
-    modules = [str(frame.f_globals.get("__name__")) for frame in _frames()]
-    modules.append(getattr(connection, "__module__", ""))
+    modules = (*_modules(), getattr(connection, "__module__", ""))
     return any(each.startswith("vcr.") for each in modules)
 
 
 def _client() -> str:
     """Return the code that connects and the libraries that it does so through, in this order."""
-    found: list[str] = []
-    for frame in _frames():
-        name = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if name in ("_pytest", "pluggy"):
-            break
-        if name not in found and name not in _NO_CLIENTS:
-            found.append(name)
-    return ", ".join(reversed(found)) or "in another thread, as aiohttp does"
+    names = [each.partition(".")[0] for each in _modules()]
+    in_test = takewhile(lambda name: name not in ("_pytest", "pluggy"), names)
+    clients = dict.fromkeys(each for each in in_test if each not in _NO_CLIENTS)
+    return ", ".join(reversed(clients)) or "in another thread, as async clients do"
