@@ -346,6 +346,37 @@ def test_an_unknown_outcome_that_turned_out_counts_from_then_on(run, account, mo
     assert {each.text for each in (counted, *kept)} == {found.text}
 
 
+def test_a_response_that_counts_as_a_letters_is_none_of_its_operation(run, account):
+    """It is that of a read, in the session, in the cassette and in a replay of it."""
+    run("dm.record('tour')\nfound = dm.get('/v1/users/me')")
+    with account.fault(drop="reset"):
+        run(f"try:\n    {POST}\nexcept {LOST}:\n    pass")
+    run(POST.replace(")", ", if_sent=found)"))
+    run(KEEP)
+    described = [(dm.openapi(source), dm.findings(source)) for source in (None, "tour")]
+    run(f"dm.replay('tour')\n{POST}\ndm.get('/v1/users/me')")
+    described.append((dm.openapi(), dm.findings()))
+
+    for document, found in described:
+        assert list(document["paths"]) == ["/v1/users/me"]
+        assert not found["seen"].str.contains("/v1/letters").any()
+    assert list(dm.interactions("tour")["attempt"]) == [1, 0]
+
+
+def test_a_letter_is_named_by_its_number_and_its_body_without_what_a_cassette_hides(run, account):
+    """What tells it from the others: ten letters of a loop have one path."""
+    run("dm.record('tour', redact=['name'])")
+    letter = "dm.post('/v1/letters', json={'template': 'spring', 'name': 'Ann'})"
+    run(letter)
+    with pytest.raises(AlreadySentError) as refused:
+        run(letter)
+    text = " ".join(str(refused.value).split())
+
+    assert "spring" in text
+    assert "Ann" not in text
+    assert "number 1 in interactions()" in text
+
+
 FOUND_NOTHING = "httpx.Response(200, json={})"
 
 

@@ -115,7 +115,7 @@ class Played(NamedTuple):
         """Return the interaction, with the method and address of the request that was sent."""
         known = self.recording.decoded(self.number)
         request = replace(known.request, method=self.request.method, uri=self.request.uri)
-        return replace(known, request=request, attempt=self.attempt)
+        return replace(known, request=request, attempt=min(self.attempt, known.attempt))
 
 
 class Cassette:

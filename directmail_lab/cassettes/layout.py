@@ -60,7 +60,7 @@ def interaction_text(interaction: Interaction) -> str:
         # YAML 1.1 reads 5e-05 as text, so no exponent is written; a microsecond is precise enough.
         seconds = f"{interaction.elapsed_s:.6f}"
     marks = ""
-    if interaction.attempt > 1:
+    if interaction.attempt != 1:
         marks += f"  attempt: {interaction.attempt}\n"
     reason = response.reason
     if not status:

@@ -183,7 +183,7 @@ def _interaction(entry: Mapping[str, Any], number: int) -> Interaction:
     try:
         response = response_of_vcr(entry)
         attempt = entry.get("attempt")
-        if type(attempt) is not int or not 1 <= attempt <= 999:
+        if type(attempt) is not int or not 0 <= attempt <= 999:
             attempt = 1
         return check_interaction(
             Interaction(

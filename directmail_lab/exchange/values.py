@@ -99,7 +99,8 @@ class Interaction:
     ``recorded_at`` is the response's ``Date`` or None, and ``elapsed_s`` is None.
 
     ``attempt`` is 2 or more if the request was sent again after a response that allows that, such
-    as a 503. One call then makes several interactions.
+    as a 503. One call then makes several interactions. It is 0 if the request was not sent: the
+    response to another one counts as its.
 
     ``cell`` is the id of the notebook's cell that got the response, if the notebook keeps one.
     """

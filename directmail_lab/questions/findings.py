@@ -103,8 +103,9 @@ _Responses = Sequence[_Response]
 def _responses(recording: Recording, operations: Mapping[str, str]) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
     for number, (reading, interaction) in enumerate(recording.responses(), 1):
-        # No response came, or it is another server's, or an earlier one was kept: nothing new.
-        if not reading.status or reading.elsewhere or reading.source == "kept":
+        # It has no response of its own, or it is another server's, or an earlier one was kept.
+        has_own = reading.status and reading.attempt
+        if not has_own or reading.elsewhere or reading.source == "kept":
             continue
         operation = f"{reading.method} {operations[reading.path]}"
         response = interaction.response

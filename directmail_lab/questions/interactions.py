@@ -78,7 +78,8 @@ def interactions(
         operation    string        the path; segments that look like ids are
                                    ``{id}``
         status       Int64         the status code; 0 if no response came
-        attempt      Int64         1, or more if the request was sent again
+        attempt      Int64         1, or more if the request was sent again; 0
+                                   if another's response counts as its
         content_type string        the response's ``Content-Type``
         bytes        Int64         the size of the response's body
         elapsed_s    Float64       seconds from the request to the headers

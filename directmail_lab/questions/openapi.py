@@ -172,8 +172,8 @@ def _calls(recording: Recording) -> Iterator[_Call]:
         request = each.request
         response = each.response
         method = request.method.lower()
-        if method not in _METHODS or not 100 <= response.status < 600:
-            continue  # no response came, or OpenAPI cannot describe it
+        if method not in _METHODS or not 100 <= response.status < 600 or not each.attempt:
+            continue  # it has no response of its own, or OpenAPI cannot describe it
         address = urlsplit(request.uri)
         origin = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         server = base_url if f"{base_url}/".startswith(f"{origin}/") else origin

@@ -266,7 +266,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             mode.recording,
             request,
             response,
-            replace(interaction, request=request_value(request), recorded_at=earlier.at, attempt=1),
+            replace(interaction, request=request_value(request), recorded_at=earlier.at),
             source="kept",
             cassette=recording.reading(earlier.number).cassette,
         )
@@ -288,7 +288,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         CassetteError
             It cannot be recorded, so it does not count.
         """
-        counted = Interaction(request_value(request), response_value(found), datetime.now(UTC))
+        now = datetime.now(UTC)
+        counted = Interaction(request_value(request), response_value(found), now, attempt=0)
         if mode.cassette is not None:
             mode.cassette.record(counted)
         response = httpx_response(counted.response)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from textwrap import shorten
 
 from ...cassettes import Cassette, Recording, SessionRecording
 from ...cassettes.matching import Matching
-from ...display import utc_time
+from ...display import printable_line, utc_time
 from ...errors import AlreadySentError, WriteRefusedError
 from ...exchange.bodies import (
     MAX_UNPACKED_BYTES,
@@ -256,7 +257,11 @@ def _already_sent(
     recording: SessionRecording,
     cassette: Cassette | None,
 ) -> AlreadySentError:
-    path = recording.redactor.text(recording.path_of(request_value(request)))
+    sent = recording.redactor.request(request_value(request))
+    if cassette is not None:
+        sent = cassette.redactor.request(sent)
+    body = printable_line((sent.body or b"").decode(errors="replace"))
+    shown = f" ({shorten(body, 80, placeholder=' …')})" if body else ""
     file = write.recording()
     name = ""
     number = write.number
@@ -268,11 +273,13 @@ def _already_sent(
     cell = None if write.execution is None else write.execution.cell
     if cell is not None:
         where = f"by cell [{cell}]"
+    if file is recording:
+        where += f", number {number} in interactions()"
     if write.key and write.key != recording.key_hint:
         where += f", with the key {write.key}"
     return AlreadySentError(
-        f"{request.method} {path} was sent before, {sent_when(write)}, {where}. It was not "
-        "sent again.",
+        f"{request.method} {recording.path_of(sent)}{shown} was sent before, {sent_when(write)}, "
+        f"{where}. It was not sent again.",
         _advice(request, write),
         cassette=name,
         cell=cell,
