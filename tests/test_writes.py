@@ -125,7 +125,10 @@ def test_pages_always_searches(run, account):
 
 
 SEARCH = r'It looks like a search: to send it each time, if_sent="send"\. To get its response back'
-LETTER = r'^POST [^ ]+ \(.*\) was sent [^.]*\. It was not sent again\.\nTo get its .*: if_sent="keep"\. To send'
+LETTER = (
+    r"^POST [^ ]+ \(.*\) was sent [^.]*\. It was not sent again\.\n"
+    r'To get its .*: if_sent="keep"\. To send'
+)
 
 
 @pytest.mark.parametrize(
