@@ -190,8 +190,12 @@ def test_an_error_says_what_to_do_at_a_terminal(words, says, service):
     assert says in message
     assert message.count("\n") <= 1
     assert not re.search(r"\w\((?!s\))|pathlib|Errno", message)
-    # `share` says what it packs before it writes the file.
-    assert done.stdout == "" or words.startswith("share")
+    if words.startswith("share"):  # it says what it packs before it writes the file
+        assert re.sub(r"[\d.]+ kB", "", done.stdout).splitlines() == [
+            *("notebooks/tour.html: ", "Personal data: none was found.")
+        ]
+    else:
+        assert done.stdout == ""
 
 
 @pytest.mark.parametrize(

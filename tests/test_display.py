@@ -58,6 +58,31 @@ def test_a_terminal_shows_texts_wrapped_and_escaped_in_80_columns(capsys, monkey
     assert lines[-1] == "One. Two."
 
 
+def test_a_narrow_terminal_breaks_no_word_of_a_table_into_letters(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    columns = ["number", "method", "path", "status", "at"]
+    show(dm.interactions("explore-an-unknown-api").head(3).reset_index(), columns)
+    lines = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
+
+    assert max(map(len, lines)) <= 40
+    assert lines[0].split() == columns
+    assert len(lines) < 12
+
+
+def test_a_record_of_many_fields_is_shown_field_by_field_and_stays_one_row(connected):
+    """What is made of it is shown as pandas shows it."""
+    record = dm.me()
+    table = DisplayFormatter().format(record)[0]["text/html"]
+    made = record[["id", "name", "email", "service", "phone", "company.name", "permissions"]]
+
+    assert record.shape == (1, 10)
+    assert table.count("<tr>") == 11
+    assert [line.split()[0] for line in repr(record).splitlines()] == list(record.columns)
+    assert repr(made) == repr(pd.DataFrame(made.to_dict("list")).astype(made.dtypes))
+
+
 @pytest.mark.parametrize("path", ["/v1/a%0AError: pay%1B[2J", "/v1/a\nError: pay\x1b[2J\u202e"])
 def test_what_a_strangers_cassette_contains_is_one_safe_line_wherever_it_is_named(path):
     """A path may neither look like a line of ours nor move a terminal's cursor."""

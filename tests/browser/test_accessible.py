@@ -1,6 +1,7 @@
 """WCAG 2.2 AA by axe-core, over every surface, in a light and in a dark theme."""
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from directmail_lab.share.cassette_page import save_page
 from directmail_lab.share.notebook_page import page_of
 
 from .form import Form
-from .jupyter import close_documents, run_notebook
+from .jupyter import close_documents, command, run_notebook
 from .test_browse import rows
 from .test_composer import body_editor, explore, fill, question
 
@@ -28,7 +29,7 @@ def violations(page: Page, selector: str) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_no_surface_of_a_notebook_breaks_a_rule(new_page, server, service, theme):
-    """The form, outputs of cells, the monitor, and the panel in each of its states."""
+    """The form, outputs of cells, the monitor, the panel in each of its states, and the viewer."""
     server.set_theme(theme)
     page = new_page(width=1300, height=1000)
     found = []
@@ -64,6 +65,15 @@ def test_no_surface_of_a_notebook_breaks_a_rule(new_page, server, service, theme
     rows(root).first.click()
     rows(root).nth(1).click(modifiers=["Control"])
     expect(root.get_by_role("rowheader").first).to_be_visible()
+    found += violations(page, ".dml-browser")
+    close_documents(page)
+    cassette = server.notebooks / "cassettes" / "seen.yaml"
+    cassette.parent.mkdir(exist_ok=True)
+    shutil.copyfile(find_cassette("first-look"), cassette)
+    command(page, "docmanager:open", path="cassettes/seen.yaml")
+    viewer = page.get_by_role("region", name="Recorded interactions")
+    rows(viewer).first.click()
+    expect(viewer.locator(".dml-b-response .cm-content")).to_be_visible()
     found += violations(page, ".dml-browser")
 
     assert found == []

@@ -170,9 +170,6 @@ export function createResponse({ send, loadEditor, hint, onWhole, onEdit, onInse
     empty.replaceChildren(said ? make("p", { className: "dml-b-problem", textContent: said }) : hint());
   }
 
-  const destroy = () => {
-    body.destroy();
-    sentBody.destroy();
-  };
+  const destroy = () => [body, sentBody].forEach((each) => each.destroy());
   return { root, editing, inserting, show, compare, clear, copy, destroy };
 }
