@@ -15,6 +15,7 @@ import warnings
 import zipfile
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -750,6 +751,30 @@ def test_share_runs_the_notebooks_as_a_reader_would(tour, account, monkeypatch):
     assert account.requests.total() == sent
     assert {path: path.read_bytes() for path in before} == before
     assert list(Path().rglob("left-behind")) == []
+
+
+def test_the_report_and_the_readme_name_the_cells_with_older_data():
+    """A cell that was not executed again has what it got then."""
+    Path("cassettes").mkdir()
+    first, second = (
+        replace(answered(get(f"/v1/{cell}")), cell=cell, recorded_at=at)
+        for cell, at in (
+            ("old", datetime(2026, 3, 5, tzinfo=UTC)),
+            ("new", datetime(2026, 5, 5, tzinfo=UTC)),
+        )
+    )
+    write_cassette("cassettes/days.yaml", first, second)
+    source = notebook("one.ipynb", " text", "dm.replay('days')", "dm.get('/v1/new')")
+    whole = json.loads(source.read_text()) | {"nbformat_minor": 5}
+    for cell, each in zip(whole["cells"], ("text", "old", "new"), strict=True):
+        cell["id"] = each
+    source.write_text(json.dumps(whole))
+    said: list[str] = []
+    files = zipped(source, notice=said.append)
+
+    line = "notebooks/one.ipynb, cell 2: data of 5 March 2026."
+    assert [each for each in said if "data of" in each] == [line]
+    assert f"- {line}" in files["README.md"].decode()
 
 
 SOCKET = "import socket\nsocket.create_connection(('192.0.2.1', 80), timeout=1)"

@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from importlib.metadata import packages_distributions, version
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -120,8 +121,9 @@ def share(
         Whether the notebooks' pages show their code.
     notice
         Called with each line of a report: before the file is written, how large its pages are, what
-        was recorded when and where, and how much personal data there is; then the files in the zip,
-        and whether the notebooks were run. The last line says if no key is known.
+        was recorded when and where, which cells have older data, and how much personal data there
+        is; then the files in the zip, and whether the notebooks were run. The last line says if no
+        key is known.
 
     Warns
     -----
@@ -159,7 +161,11 @@ def share(
     packed.add_pages(was_run=run, has_code=has_code, is_alone=is_page)
     was_run = _RAN if run else _DID_NOT_RUN
     personal = audit.personal_data(_parts_of(packed.notebooks) if is_page else packed.parts())
-    facts = [*packed.recorded(), f"Personal data: {personal or 'none was found'}."]
+    facts = [
+        *packed.recorded(),
+        *packed.old_cells(),
+        f"Personal data: {personal or 'none was found'}.",
+    ]
     for line in (*packed.sizes(), *facts):
         notice(line)
     content = packed.page() if is_page else packed.zipped(target.stem, was_run, facts)
@@ -376,6 +382,21 @@ class _Packed:
     def recorded(self) -> list[str]:
         """Return what each cassette contains: how much, from when and where."""
         return [f"{place}: {described(each)}." for place, each in self._recordings.items()]
+
+    def old_cells(self) -> Iterator[str]:
+        """Yield the cells whose data is of an earlier day than that of another cell."""
+        for place, content in self.notebooks.items():
+            ids = [cell.get("id") for cell in json.loads(content)["cells"]]
+            days: dict[str, date] = {}
+            for used in self._replayed.get(place, ()):
+                for each in self._recordings[used]:
+                    cell = each.cell or ""
+                    if cell in ids and each.recorded_at:
+                        day = each.recorded_at.date()
+                        days[cell] = max(day, days.get(cell, day))
+            for cell, day in days.items():
+                if day < max(days.values()):
+                    yield f"{place}, cell {ids.index(cell) + 1}: data of {day.day} {day:%B %Y}."
 
     def page(self) -> bytes:
         """Return the page of the only notebook."""
