@@ -10,7 +10,7 @@ has the same calls: get, record and so on. help(dm.get) explains one.
 
     me()                       the user's record, as one row
     get(path)                  any other path: an httpx.Response
-    post, put, patch, delete   writes, if session().allow_writes = True
+    post, put, patch, delete   writes, if dm.session().allow_writes = True
     request("HEAD", path)      any other method
     post_many(path, rows)      each row of a table, once
     get_many(paths)            several paths at once, in the same order

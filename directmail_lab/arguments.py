@@ -121,7 +121,7 @@ def check_options(call: str, options: Mapping[str, object], allowed: Collection[
     hint = did_you_mean(name, allowed)
     if not hint and "params" in allowed:
         hint = f'A parameter of the query is given as params={{"{name}": {shown}}}. '
-    message = f"{call}() has no option {', '.join(unknown)}. {hint}See help({call})."
+    message = f"dm.{call}() has no option {', '.join(unknown)}. {hint}See help(dm.{call})."
     error = with_brief_traceback(TypeError(message))
     error.add_note("If a newer directmail_lab made this notebook, install it: a shared zip has it.")
     raise error

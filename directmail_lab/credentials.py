@@ -162,7 +162,7 @@ def _warn_of_cells_with(key: ApiKey) -> None:
     # Not `warnings.warn`: Python would print the cell's line, which may contain the key.
     warnings.warn_explicit(
         f"The key is in cell {numbers}, so IPython's history and the saved notebook contain "
-        "it, too.\nRemove it, and sign in with login() instead.",
+        "it, too.\nRemove it, and sign in with dm.login() instead.",
         CallersWarning,
         filename="directmail_lab",
         lineno=1,
@@ -187,7 +187,7 @@ def find_api_key(api_key: ApiKey | None = None, *, entry: str) -> ApiKey:
     if key is None:
         raise CredentialError(
             "No key was found.",
-            f"Sign in with login(), set {API_KEY_VARIABLE}, or call connect(api_key=…).",
+            f"Sign in with dm.login(), set {API_KEY_VARIABLE}, or call dm.connect(api_key=…).",
         )
     return key
 

@@ -83,7 +83,7 @@ class Execution:
             return ""
         failed = [f"{count} {outcome}" for outcome, count in counts.items()]
         parts = ", ".join([f"{kept} kept", f"{sent} sent", *failed])
-        return f"{plural(total, 'write')}: {parts}. interactions() lists them."
+        return f"{plural(total, 'write')}: {parts}. dm.interactions() lists them."
 
 
 class _Cells:

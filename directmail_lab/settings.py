@@ -221,7 +221,7 @@ def choose_address(given: str | None = None) -> str:
         return regions.get(address) or base_address(address)
     raise NotConnectedError(
         "No service address was found.",
-        f"Call connect(base_url=…), or set {BASE_URL_VARIABLE}. "
+        f"Call dm.connect(base_url=…), or set {BASE_URL_VARIABLE}. "
         f"Configured regions: {', '.join(sorted(regions)) or 'none'}.",
     )
 

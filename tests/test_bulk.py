@@ -85,7 +85,7 @@ def test_a_limit_on_simultaneous_requests_loses_none(headers, monkeypatch):
     with ThreadingHTTPServer(("127.0.0.1", 0), AtOnce) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         dm.connect(f"http://127.0.0.1:{server.server_port}", "a-key")
-        with pytest.warns(UserWarning, match=r"get_many\(…, concurrency=[12]\)"):
+        with pytest.warns(UserWarning, match=r"dm\.get_many\(…, concurrency=[12]\)"):
             got = dm.get_many([f"/v1/items/{n}" for n in range(30)])
         server.shutdown()
 

@@ -213,7 +213,7 @@ def test_the_error_for_a_missing_cassette_names_own_folders_and_one_nearby(here,
 
     assert "site-packages" not in str(caught.value)
     assert str(Path("directmail_lab")) not in caught.value.what
-    assert "There is one in another folder: replay('other/cassettes/near.yaml')" in str(
+    assert "There is one in another folder: dm.replay('other/cassettes/near.yaml')" in str(
         caught.value
     )
     assert find_cassette("other/cassettes/near.yaml").samefile(here / "other/cassettes/near.yaml")

@@ -107,7 +107,7 @@ def test_a_cassette_is_browsed_by_name_or_path(browsed):
     }.items():
         with pytest.raises(error, match=says):
             dm.browse(source)
-    with pytest.raises(NotConnectedError, match=r"login\(\)"):
+    with pytest.raises(NotConnectedError, match=r"dm\.login\(\)"):
         dm.browse()
 
 
@@ -159,7 +159,7 @@ def test_a_composed_request_is_sent_through_the_session(service, session, page):
 
     assert first == {"number": 1}
     assert second["problem"].startswith("POST would change something")
-    assert "session().allow_writes = True" in second["problem"]
+    assert "dm.session().allow_writes = True" in second["problem"]
     assert interaction.request.uri == f"{service.base_url}/v1/lists?a=1+2&b=%20&b"
     assert ("X-A", "<API_KEY>") in kept["request"]["headers"]
     assert service.requests == {"GET /v1/lists": 1}

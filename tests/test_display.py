@@ -110,7 +110,7 @@ def test_a_cell_shows_the_facts_and_the_first_lines_of_a_response(connected, ser
     assert facts[-1] == "59 of 60 left"
     assert lines[:3] == ["[", "  {", '    "name": "<b>"']
     assert len(lines) == 21
-    assert lines[-1] == "… 20 lines of 92; browse() shows all."
+    assert lines[-1] == "… 20 lines of 92; dm.browse() shows all."
     assert "<b>" not in bundle["text/html"]
     assert isinstance(response, httpx.Response)
 
@@ -141,9 +141,9 @@ def test_a_cell_shows_a_response_redacted_and_says_that_it_is_replayed(connected
         (
             "text/csv",
             b"a,b\n1,2\n" * 100_000,
-            "a,b\n1,2\n" * 10 + "… 20 lines; browse() shows all.",
+            "a,b\n1,2\n" * 10 + "… 20 lines; dm.browse() shows all.",
         ),
-        ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n… 1 line of 1; browse() shows all."),
+        ("text/plain", b"x" * 100_000, "x" * 2_000 + "\n… 1 line of 1; dm.browse() shows all."),
         ("text/plain", b"", ""),
     ],
 )

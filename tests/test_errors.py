@@ -74,10 +74,13 @@ def test_a_cell_shows_its_own_line_and_one_message(run):
         ("dm.replay(5)", "CassetteError: A cassette is a name or a Path"),
         ("dm.interactions(5)", "ValueError: 5 is not a source"),
         ("dm.get('/v1/lists', parms={})", "TypeError: .* no option parms. Did you mean params\\?"),
-        ("dm.get('/v1/lists', limit=3)", r'TypeError: get.* no option limit.*={"limit": 3}\. See'),
+        (
+            "dm.get('/v1/lists', limit=3)",
+            r'TypeError: dm.get.* no option limit.*={"limit": 3}\. See',
+        ),
         ("dm.get(5)", "ValueError: This request cannot be made"),
         ("dm.pages('/v1/lists', page=2)", "ValueError: page= is the name of a parameter"),
-        ("dm.get_many(5)", "ValueError: get_many.. takes a list"),
+        ("dm.get_many(5)", "ValueError: dm.get_many.. takes a list"),
         ("dm.get_many([], concurrency=0)", "ValueError: concurrency must be"),
         ("dm.pages('/v1/lists', max_pages='x')", "ValueError: max_pages must be"),
         ("dm.record('tour', redact=[5])", "ValueError: redact must be a list of strings"),
@@ -86,17 +89,17 @@ def test_a_cell_shows_its_own_line_and_one_message(run):
         ("dm.record('tour', ignore='key')", "ValueError: 'key' names nothing to ignore. Give q"),
         ("dm.replay('first-look', timing=-1.0)", "ValueError: timing must be"),
         ("dm.drift('first-look', ignore=5)", "ValueError: ignore must be a list of strings"),
-        ("dm.connect(max_wait=5)", "TypeError: connect.. has no option max_wait. Did.*wait_s"),
+        ("dm.connect(max_wait=5)", "TypeError: dm.connect.. has no option max_wait. Did.*wait_s"),
         ("dm.connect(max_wait_s='x')", "ValueError: max_wait_s must be a number"),
         ("dm.stand_in(window_s=0)", "ValueError: window_s must be"),
         ("dm.replay('first-look', repeat='often')", 'ValueError: repeat must be one of "last", "s'),
         ("dm.record('tour', record_mode='new')", 'ValueError: record_mode must be one of "u'),
         ("dm.Session('https://a.b', pace='fast')", 'ValueError: pace must be one of "burst", "e'),
         ("dm.connect(reset_unit='days')", 'ValueError: reset_unit must be one of "seconds'),
-        ("dm.login(timeout=3)", "TypeError: login.. has no option timeout. Did.*timeout_s"),
+        ("dm.login(timeout=3)", "TypeError: dm.login.. has no option timeout. Did.*timeout_s"),
         (
             "dm.record('tour', mode='all')",
-            "TypeError: record.. has no option mode. Did.*record_mode",
+            "TypeError: dm.record.. has no option mode. Did.*record_mode",
         ),
     ],
 )
@@ -133,7 +136,7 @@ def test_pages_that_are_not_requested_yet_say_how_to_get_them(run, account):
     said = run(f"dm.pages('/v1/lists/{account.api_key}')")
 
     assert "<Pages of GET /v1/lists/<API_KEY>: each is requested when a loop asks" in said[-1]
-    assert "frame(pages(…))" in said[-1]
+    assert "dm.frame(dm.pages(…))" in said[-1]
     assert not account.requests
 
 

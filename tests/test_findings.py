@@ -138,7 +138,7 @@ def test_a_live_sessions_findings_need_no_recording():
 def test_the_requests_that_findings_names_tell_more():
     before = findings().set_index("part")
     for part in (NO_KEY, ERRORS, VERSIONS):
-        eval(f"dm.{before.loc[part, 'find_out']}", {"dm": dm})
+        eval(before.loc[part, "find_out"], {"dm": dm})
     rows = findings().set_index("part")
 
     assert set(before["seen"]) == {""}

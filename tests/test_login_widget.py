@@ -68,7 +68,7 @@ def test_signing_in_opens_the_current_session(page):
     dm.get("/v1/lists")
     recording = dm.session().recording
 
-    assert before["notice"].startswith("Without a key, record(…)")
+    assert before["notice"].startswith("Without a key, dm.record(…)")
     assert page.received[-1]["notice"] == ""
     assert account["title"] == "Signed in as Stand-in User"
     assert (account["remaining"], account["limit"]) == (299, 300)
@@ -305,7 +305,7 @@ def test_after_a_restart_the_remembered_key_and_address_sign_in(show, elsewhere,
     dm.logout()
 
     assert (address, connected) == (elsewhere.base_url, elsewhere.base_url)
-    assert before["notice"] == ""  # and not that record(…) replays
+    assert before["notice"] == ""  # and not that dm.record(…) replays
     assert account["title"] == "Signed in as Stand-in User"
     assert dm.interactions("tour")["source"].tolist() == ["recorded"]
     with pytest.raises(NotConnectedError, match="No session is open"):

@@ -81,7 +81,7 @@ def test_an_error_quotes_what_the_service_says_to_people(service, unpaced, body,
 
     assert error.said == said
     assert f"GET /v1/users/me responded with {quoted}\nCorrect the request." in str(error)
-    assert ("interactions(number=1)" in error.advice) == bool(body and not said)
+    assert ("dm.interactions(number=1)" in error.advice) == bool(body and not said)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_body_that_is_not_a_short_message_is_not_quoted(service, unpaced, body
     error = refusal(service, unpaced, body)
 
     assert error.said == ""
-    assert error.advice.endswith("To see the whole response: interactions(number=1).")
+    assert error.advice.endswith("To see the whole response: dm.interactions(number=1).")
 
 
 def test_a_long_body_of_another_shape_is_quoted_in_part(service, unpaced):
@@ -132,7 +132,7 @@ def test_a_long_body_of_another_shape_is_quoted_in_part(service, unpaced):
     error = refusal(service, unpaced, body)
 
     assert error.said == "{'error': " * 19 + "{'error':…"
-    assert error.advice.endswith("To see the whole response: interactions(number=1).")
+    assert error.advice.endswith("To see the whole response: dm.interactions(number=1).")
 
 
 def test_a_failed_read_says_how_often_it_was_sent(service, live):
@@ -160,7 +160,7 @@ def test_a_404_says_which_address_was_tried(service):
     ("unit", "headers", "said"),
     [
         (None, {"Retry-After": "7"}, "The service asks to wait for 7 s"),
-        (None, {}, "X-RateLimit-Reset is 9, in a unit that is not known yet: findings"),
+        (None, {}, "X-RateLimit-Reset is 9, in a unit that is not known yet: dm.findings"),
         (None, {"X-RateLimit-Reset": None}, "The service does not say when it renews"),
         ("seconds_left", {}, "It renews at 20.* UTC, 9 s after this response"),
     ],

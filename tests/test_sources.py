@@ -24,7 +24,7 @@ TITLES = {
     "replay": "tour (replayed), 4 interactions",
 }
 LEFT = "GET /v1/lists: 58 of 60 left; GET /v1/users/me: 299 of 300 left; GET /v1/nowhere: 299 of"
-NOT_PLAYED = 'Nothing of tour was played yet. To see all of it: interactions("tour").'
+NOT_PLAYED = 'Nothing of tour was played yet. To see all of it: dm.interactions("tour").'
 
 
 def send(session: dm.Session) -> None:

@@ -191,7 +191,7 @@ def test_keep_returns_the_earlier_response_and_sends_only_what_was_never_sent(
     sent = "recorded" if "record" in mode else "live"
     assert account.requests[LETTERS] == 4
     assert again[:3] == broken
-    assert said == "4 writes: 3 kept, 1 sent. interactions() lists them.\n"
+    assert said == "4 writes: 3 kept, 1 sent. dm.interactions() lists them.\n"
     assert sources == [*[sent] * 3, *["kept"] * 3, sent]
 
 
@@ -323,8 +323,8 @@ def test_a_cell_says_at_its_end_what_became_of_its_letters(run, account, capsys)
     run(loop.format(["Cid", "Ann"]))
 
     assert capsys.readouterr().out.splitlines() == [
-        "3 writes: 1 kept, 1 sent, 1 failed (500). interactions() lists them.",
-        "2 writes: 1 kept, 0 sent, 1 kept failure (500). interactions() lists them.",
+        "3 writes: 1 kept, 1 sent, 1 failed (500). dm.interactions() lists them.",
+        "2 writes: 1 kept, 0 sent, 1 kept failure (500). dm.interactions() lists them.",
     ]
 
 

@@ -384,7 +384,7 @@ class Cassette:
         if self._recorder is None:
             raise CassetteError(
                 f"Cassette {self.name!r} was opened to replay.",
-                f"Open it with record({self.name!r}) to add to it.",
+                f"Open it with dm.record({self.name!r}) to add to it.",
             )
         with self._lock:
             self._counts["sent"] += number is not None

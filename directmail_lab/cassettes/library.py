@@ -66,11 +66,12 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     hint = did_you_mean(repr(title), map(repr, names))
     near = next(_near(name), None) if isinstance(name, str) else None
     if near is not None:
-        hint = f"There is one in another folder: replay({typed_path(near)!r})."
+        hint = f"There is one in another folder: dm.replay({typed_path(near)!r})."
     places = " or ".join(map(str, own)) or "a folder cassettes, here or above"
     raise CassetteNotFoundError(
         f"There is no cassette {title!r} in {places}. {hint}".strip(),
-        f"Record it with record({title!r}), or name one that `directmail-lab cassette list` shows.",
+        f"Record it with dm.record({title!r}), or name one that `directmail-lab cassette list` "
+        "shows.",
     )
 
 

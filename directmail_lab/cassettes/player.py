@@ -257,7 +257,7 @@ class Player:
         query = self._redactor.text(_names_in(place_of(request, self._base_url)[2]))
         return NotRecordedError(
             f"{title}{query} {what}",
-            f"{advice}record({cassette}).",
+            f"{advice}dm.record({cassette}).",
             details="\n".join(details),
             reason="nothing_left" if is_played else "no_match",
             request=title,
@@ -270,7 +270,7 @@ class Player:
         return NotRecordedError(
             f"{title} is in cassette {self._recording.name!r} without its body "
             f"{shown_missing(body)}.",
-            "Send it in a live session: live(). Or record a smaller body, or one in UTF-8, with "
+            "Send it in a live session: dm.live(). Or record a smaller body, or one in UTF-8, with "
             "before_record=….",
             reason="no_body",
             request=title,

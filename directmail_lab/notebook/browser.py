@@ -34,8 +34,8 @@ def browse(source: Source = None) -> BrowserWidget:
     The list can be filtered and sorted, and each interaction has its details.
     Keys: the arrows select, Enter opens, ``/`` filters, Escape goes back, and
     ``c`` compares the selected response with the one that was selected before,
-    as Control+click does. After ``view = browse()``, ``frame(view.response)``
-    is the selected response as a frame.
+    as Control+click does. After ``view = dm.browse()``, the selected response
+    is ``view.response``, and its frame ``dm.frame(view.response)``.
 
     The panel of a session also sends requests: ``n`` starts a new one, ``e``
     edits the selected one, Control+Enter sends it, Escape aborts it, ``i``
@@ -72,7 +72,7 @@ def browse(source: Source = None) -> BrowserWidget:
     if source is None or isinstance(source, Session):
         return BrowserWidget(source or session(), is_fixed=source is not None)
     if not isinstance(source, str | Path) or is_folder(source):
-        raise argument_error("browse() shows one cassette. Give its name or its path.")
+        raise argument_error("dm.browse() shows one cassette. Give its name or its path.")
     return BrowserWidget(read_cassette(find_cassette(source)))
 
 

@@ -275,7 +275,7 @@ def _below(session: Session, address: str) -> str:
         raise DirectMailLabError(
             f"This session sends to {session.base_url} only, and not to "
             f"{url.scheme or base_url.scheme}://{url.netloc.decode()}.",
-            "To send there, connect() to that address.",
+            "To send there: dm.connect(…) with that address.",
         )
     path = address.partition("?")[0]
     if "\\" in path or {".", ".."} & set(unquote(path).split("/")):

@@ -36,7 +36,7 @@ from ..tracebacks import hide_frames
 from .browser_data import read_page
 from .widget import NO_WIDGETS, Widget, can_show_widgets, user_of
 
-_WITHOUT_KEY = "Without a key, record(…) in a cell below replays what was recorded."
+_WITHOUT_KEY = "Without a key, dm.record(…) in a cell below replays what was recorded."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +63,11 @@ def login(
 ) -> LoginWidget | Session:
     """Show the sign-in form. Signing in opens the current session.
 
-    If ``record("tour")`` replays because there was no key, signing in begins to
-    record. With a remembered key, the cells below need no form: they sign in by
-    themselves, with these options. While you are signed in, the same call shows
-    the account again. At a terminal, `login` asks for the address and the key
-    instead, unless they are configured.
+    If ``dm.record("tour")`` replays because there was no key, signing in begins
+    to record. With a remembered key, the cells below need no form: they sign in
+    by themselves, with these options. While you are signed in, the same call
+    shows the account again. At a terminal, `login` asks for the address and the
+    key instead, unless they are configured.
 
     Parameters
     ----------
@@ -110,9 +110,9 @@ def _ask_at_terminal(request: SignInRequest) -> SignInRequest:
     except errors.NotConnectedError:
         if not sys.stdin.isatty():
             raise errors.NotConnectedError(
-                "login() needs a notebook or a terminal.",
-                "Use connect(base_url=…, api_key=…) or "
-                f"replay(…), or set {settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
+                "dm.login() needs a notebook or a terminal.",
+                "Use dm.connect(base_url=…, api_key=…) or dm.replay(…), or set "
+                f"{settings.BASE_URL_VARIABLE} and {settings.API_KEY_VARIABLE}.",
             ) from None
         address = input("Service address: ")
     key = None if key_source(address) else credentials.prompt_api_key()
@@ -358,5 +358,5 @@ def explain(error: BaseException) -> dict[str, str]:
     elif not text:
         # The error's own text may have anything. A key that is typed in a cell would be saved.
         text = f"Signing in failed with an unexpected error ({type(error).__name__})."
-        hint = "To see where: set DIRECTMAIL_API_KEY, start Python again, and run connect()."
+        hint = "To see where: set DIRECTMAIL_API_KEY, start Python again, and run dm.connect()."
     return {"text": text, "hint": hint, "field": field}

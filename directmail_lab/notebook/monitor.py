@@ -200,7 +200,7 @@ class MonitorWidget(Widget):
             return f"{self._pictured.title}{self._pictured.recorded_note}", ""
         if self._is_stopped:
             return "Stopped", "Run this cell again to follow the current session."
-        return "No session is open", "Sign in with login(). The monitor follows your session."
+        return "No session is open", "Sign in with dm.login(). The monitor follows your session."
 
     def receive(self, kind: str, _buffers: Sequence[bytes | memoryview] = ()) -> None:
         """Send what the page shows, or stop."""

@@ -82,7 +82,8 @@ def nothing_played(recording: Recording) -> str:
 
 
 NO_WIDGETS = (
-    "No form? Install anywidget and ipywidgets where JupyterLab runs, or use connect(address, key)."
+    "No form? Install anywidget and ipywidgets where JupyterLab runs, or use "
+    "dm.connect(address, key)."
 )
 
 _shown: WeakSet[Widget] = WeakSet()

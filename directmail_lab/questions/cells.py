@@ -72,7 +72,7 @@ def shown(response: httpx.Response) -> dict[str, str] | None:
         text = "\n".join(lines)
         if text != whole.rstrip():
             of_all = f" of {len(whole.splitlines()):,}" if len(whole) <= _MOST_READ else ""
-            text += f"\n… {plural(len(lines), 'line')}{of_all}; browse() shows all."
+            text += f"\n… {plural(len(lines), 'line')}{of_all}; dm.browse() shows all."
         below = f"<pre {_STYLE}>{html.escape(text)}</pre>"
     color = _FAILED if mark else ""
     status, *rest = map(html.escape, facts)

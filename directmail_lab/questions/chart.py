@@ -112,7 +112,7 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     operations = _by_operation(frame, is_timed=is_timed)
     if not operations:
         title = frame.attrs.get("source", "")
-        message = "No readings yet. Make a request, such as me(), and draw again."
+        message = "No readings yet. Make a request, such as dm.me(), and draw again."
         chart = Chart(1.2, f"{title}. {message}".removeprefix(". "))
         chart.text(0.5, 0.5, chart.alt_text, ha="center", va="center")
         return chart

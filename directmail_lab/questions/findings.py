@@ -140,20 +140,20 @@ def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple
     versions = [each for each in every if _OTHER_VERSION.match(each.reading.path)]
     with_reset = [each for each in every if each.reading.reset_number is not None]
     unit, sure = _unit(recordings)
-    unit_call = "" if sure == "certain" else "me(), again after some seconds"
+    unit_call = "" if sure == "certain" else "dm.me(), again after some seconds"
     # A paced session would wait for the renewal instead.
-    over = 'connect(…, pace="off"), then get_many() of more paths than the limit'
-    no_key = f'get("{ME_PATH}", auth=None)'
-    nowhere = 'get("/v1/nowhere")'
-    version_2 = 'get("/v2/users/me")'
-    sign_in = 'connect("https://…"), then me()'
-    known = 'get("/v1/…") with a known path'
+    over = 'dm.connect(…, pace="off"), then dm.get_many() of more paths than the limit'
+    no_key = f'dm.get("{ME_PATH}", auth=None)'
+    nowhere = 'dm.get("/v1/nowhere")'
+    version_2 = 'dm.get("/v2/users/me")'
+    sign_in = 'dm.connect("https://…"), then dm.me()'
+    known = 'dm.get("/v1/…") with a known path'
     return [
         _row("other operations", "1, 4", known, others, _codes, by="operation"),
         _row("resources and their fields", "2", known, other_json, _fields, by="operation"),
-        _row("states and transitions", "3", "drift(…), on an older cassette"),
+        _row("states and transitions", "3", "dm.drift(…), on an older cassette"),
         _row("regional service addresses", "4", sign_in, every, _codes, by="address"),
-        _row("the user's record", "4", "me()", mine, _fields),
+        _row("the user's record", "4", "dm.me()", mine, _fields),
         _row("answer to a missing or invalid key", "5", no_key, unauthorized, _kinds, by="status"),
         _row("how keys are issued or revoked", "5", _ASK),
         _row("events", "6", _ASK),

@@ -220,7 +220,7 @@ def describe(recording: Recording) -> dict[str, Any]:
         about["recorded"] = recording.recorded_when
     if recording.is_replay and not len(recording):
         name = recording.name
-        note = f'Nothing of {name} was played yet. To see all of it: interactions("{name}")'
+        note = f'Nothing of {name} was played yet. To see all of it: dm.interactions("{name}")'
     elif recording.path:
         return about
     about["notes"].append(f"{note}.")

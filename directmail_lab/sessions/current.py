@@ -113,7 +113,7 @@ def connect(
         or else the address that `login` remembers.
     api_key
         The key. By default ``DIRECTMAIL_API_KEY``, or else the key that
-        ``login(remember=True)`` put in the keyring.
+        ``dm.login(remember=True)`` put in the keyring.
     timeout_s
         Seconds to wait for a connection, and for each part of a response.
     pace
@@ -209,8 +209,9 @@ def session() -> Session:
     if _current.session is None and not _connect_with_key():
         raise NotConnectedError(
             "No session is open.",
-            "Sign in with login() or connect(base_url=…, api_key=…), or replay a recording with "
-            f'replay("first-look"). You can also set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}.',
+            "Sign in with dm.login() or dm.connect(base_url=…, api_key=…), or replay a recording "
+            f'with dm.replay("first-look"). You can also set {BASE_URL_VARIABLE} and '
+            f"{API_KEY_VARIABLE}.",
         )
     assert _current.session is not None, "it is open now"
     return _current.session

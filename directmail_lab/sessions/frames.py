@@ -262,7 +262,7 @@ def _read(value: Any, on_error: str) -> Any:
         if response.status_code >= 400 and on_error == "raise":
             error = service_error(response, base_url="", redacted=_without_key)
             if read_json(response.content, response.charset_encoding)[1] is None:
-                error.add_note('frame(…, on_error="keep") makes a frame of its body.')
+                error.add_note('dm.frame(…, on_error="keep") makes a frame of its body.')
             raise error
         value = response.content
         separators = separators_of(tuple(response.headers.items()), response.url.path, value)
@@ -275,7 +275,7 @@ def _read(value: Any, on_error: str) -> Any:
             raise _not_json(problem, response)
     if not isinstance(value, dict | list | tuple | str | bool | int | float | None):
         raise NotJSONError(
-            f"frame() was given a {type(value).__name__}, which is neither a response nor JSON.",
+            f"dm.frame() was given a {type(value).__name__}, which is neither a response nor JSON.",
             "Give it a response, the bytes of a body, or what .json() returns.",
         )
     return value
@@ -301,13 +301,15 @@ def _describe(response: object) -> dict[str, Any]:
 def _not_json(problem: str, response: httpx.Response | None) -> NotJSONError:
     """Return the error for a body that is not JSON. It quotes nothing of the body."""
     if response is None:
-        return NotJSONError(f"The body {problem}.", "Give frame() the bytes of a whole JSON body.")
+        return NotJSONError(
+            f"The body {problem}.", "Give dm.frame() the bytes of a whole JSON body."
+        )
     media_type = media_type_of(tuple(response.headers.items()))
     media_type = _without_key(media_type)[:100]
     kind = f"content type {media_type or 'missing'}"
     method = response.request.method
     path = _without_key(str(_describe(response)["path"]))
-    call = f'get("{path}")' if method == "GET" else f'request("{method}", "{path}")'
+    call = f'dm.get("{path}")' if method == "GET" else f'dm.request("{method}", "{path}")'
     what = f"{method} {path} responded with {outcome(response, _without_key)}"
     if response.has_redirect_location:
         what += f", a redirect{_target(response)}."
@@ -402,7 +404,7 @@ def _fields(rows: Sequence[object]) -> dict[Path, list[object]]:
             raise DirectMailLabError(
                 f"A frame of these {plural(len(rows), 'record')} would have more than "
                 f"{MOST_CELLS:,} cells.",
-                "Give frame() fewer records at a time.",
+                "Give dm.frame() fewer records at a time.",
             )
     if not fields and None in rows:
         fields[()] = []
@@ -415,7 +417,7 @@ def _refuse_wide(count: int) -> None:
     if count > MOST_COLUMNS:
         raise DirectMailLabError(
             f"A frame of this body would have more than {MOST_COLUMNS:,} columns.",
-            "Name the part with the records: frame(…, rows_at=…).",
+            "Name the part with the records: dm.frame(…, rows_at=…).",
         )
 
 

@@ -52,7 +52,7 @@ def post_many(
     if cassette is None:
         raise DirectMailLabError(
             "Nothing was sent: after a restart, only a recording knows which rows were sent.",
-            'Call record("…") first.',
+            'Call dm.record("…") first.',
         )
     requests = [
         session.client.build_request("POST", path, json=body, extensions=extensions)

@@ -47,13 +47,13 @@ class Session(Protocol):
 
 _MOST_PAGES = 1_000
 _MOST_EMPTY_PAGES = 2
-_INTERRUPTED = "There is no response: get_many() was interrupted. Request this path again."
+_INTERRUPTED = "There is no response: dm.get_many() was interrupted. Request this path again."
 
 
 def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> list[Result]:
     """Send a GET request to each path; see `Session.get_many`."""
     if isinstance(paths, str) or not isinstance(paths, Iterable):
-        raise argument_error("get_many() takes a list of paths.")
+        raise argument_error("dm.get_many() takes a list of paths.")
     check_number("concurrency", concurrency, least=1)
     paths = list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
@@ -222,7 +222,7 @@ class Pages(Iterator[httpx.Response]):
     def __repr__(self) -> str:
         return (
             f"<Pages of {self._title}: each is requested when a loop asks for it. "
-            "frame(pages(…)) makes one frame of them all.>"
+            "dm.frame(dm.pages(…)) makes one frame of them all.>"
         )
 
     @property
@@ -345,7 +345,7 @@ def _way_of(options: Mapping[str, Any]) -> Way:
                 f'elsewhere: params={{"{option}": {name!r}}}.'
             )
     if len(given) > 1:
-        raise argument_error("pages() takes only one of page=, offset=, cursor= and after=.")
+        raise argument_error("dm.pages() takes only one of page=, offset=, cursor= and after=.")
     for option, name in given.items():
         if isinstance(name, tuple):
             return Way(option, name[1], name[0])

@@ -266,7 +266,7 @@ class Session:
         interactions stay. So a reader's cell gets what yours got last. Outside
         a notebook, or if the front end does not say which cell runs, it
         replaces those of earlier runs. A run is what one process records:
-        ``record(…)`` as a statement begins a new one, while a ``with`` block
+        ``dm.record(…)`` as a statement begins a new one, while a ``with`` block
         continues it. Whoever reads the cassette meanwhile gets the new
         responses, also if the kernel is killed. A read's failure (no response,
         or status 401, 403, 429 or 5xx) is not recorded if it would replace a
@@ -323,7 +323,7 @@ class Session:
             cassette has a younger response to is not sent: it is replayed, also
             after a write. The end of the cell, or of the recording, says how
             many were replayed and sent. What is sent meanwhile is replayed once
-            ``record(…)`` is called again.
+            ``dm.record(…)`` is called again.
         live
             Whether to raise an error instead of replaying, if there is no key.
             The environment variable ``DIRECTMAIL_LIVE`` has the last word:
@@ -559,7 +559,7 @@ class Session:
             action = "record" if name == "record" else "go live"
             raise NotConnectedError(
                 f"This session has no key, so it cannot {action}.",
-                "Sign in with login(), or connect(base_url=…, api_key=…).",
+                "Sign in with dm.login(), or dm.connect(base_url=…, api_key=…).",
             )
         return self._network
 
@@ -722,8 +722,8 @@ class Session:
         so in another way, give ``page``, ``offset``, ``cursor`` or ``after``.
         A warning such as ``3 of 7 records`` says that the list may not be
         whole. There is one, too, if a first page says nothing of others, and
-        has 10, 15, 20, 25, 30, 50, 100, … records. ``frame(pages(…))`` is one
-        frame of all records.
+        has 10, 15, 20, 25, 30, 50, 100, … records. ``dm.frame(dm.pages(…))`` is
+        one frame of all records.
 
         Parameters
         ----------
@@ -926,7 +926,7 @@ class Session:
         ----------
         method, path
             ``"GET"`` and ``"/v1/lists"``, for example. Writes must be allowed
-            first: ``session().allow_writes = True``.
+            first: ``dm.session().allow_writes = True``.
         if_sent
             What to do with a write that was sent before: by another execution
             of a cell, or by an earlier run of the recording. ``"refuse"``
@@ -982,7 +982,7 @@ class Session:
     def allow_writes(self) -> bool:
         """Whether writes may be sent to the live service.
 
-        It can be set, ``session().allow_writes = True``, but not for the
+        It can be set, ``dm.session().allow_writes = True``, but not for the
         session of a test.
         """
         return self._allow_writes

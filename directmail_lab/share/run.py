@@ -22,10 +22,10 @@ from .notebook_page import import_exporter, import_nbformat
 
 _NO_RUN = "To share it as it is: --no-run."
 _RECORD = (
-    'Put record("tour") above it, and run the notebook once with your key. A reader without a '
+    'Put dm.record("tour") above it, and run the notebook once with your key. A reader without a '
     "key then replays the cassette."
 )
-_NO_NETWORK = "Without a network, only what record(…) recorded can be replayed."
+_NO_NETWORK = "Without a network, only what dm.record(…) recorded can be replayed."
 _ADD = "The zip has files and modules that stand beside the notebook. To add others: --add FILE."
 _ADVICE = {
     "NotConnectedError": _RECORD,
@@ -35,7 +35,7 @@ _ADVICE = {
         "If the code computes its name, add the cassette: --add NAME."
     ),
     "NotRecordedError": (
-        "Run the notebook once with your key and with record(…), so that the cassette contains "
+        "Run the notebook once with your key and with dm.record(…), so that the cassette contains "
         "this request."
     ),
     "NoNetworkError": _NO_NETWORK,

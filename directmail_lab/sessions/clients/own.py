@@ -241,7 +241,7 @@ _MESSAGES = (
         httpx.DecodingError,
         "expands",
         "The response of {} is too large.",
-        'Read it in parts: with session().client.stream("GET", …).',
+        'Read it in parts: with dm.session().client.stream("GET", …).',
     ),
     (
         httpx.DecodingError,

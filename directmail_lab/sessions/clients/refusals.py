@@ -85,7 +85,7 @@ def service_error(
     if status == 429:
         advice = _refusal(reading) + _renewal(response)
     if response.content and (not said or said.endswith("…")) and received.number:
-        advice += f"{SEE_WHOLE}interactions(number={received.number})."
+        advice += f"{SEE_WHOLE}dm.interactions(number={received.number})."
     kind = UnauthorizedError if status in (401, 403) else ServiceError
     # The key is searched in more than is shown, so that one at the excerpt's end is found.
     searched = decode_text(response.content[:_SEARCHED_BYTES], response.charset_encoding)
@@ -197,5 +197,5 @@ def _renewal(response: httpx.Response) -> str:
         return " The service does not say when it renews."
     return (
         f" X-RateLimit-Reset is {reading.reset_number}, in a unit that is not known yet: "
-        "findings() shows what is known, and what would tell more."
+        "dm.findings() shows what is known, and what would tell more."
     )

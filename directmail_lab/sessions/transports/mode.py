@@ -57,7 +57,8 @@ class RefusingTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:  # noqa: ARG002
         raise NotConnectedError(
             self._reason,
-            "Sign in with login(), connect(base_url=…, api_key=…), or replay(…) a cassette.",
+            "Sign in with dm.login() or dm.connect(base_url=…, api_key=…), or replay a cassette: "
+            "dm.replay(…).",
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -164,9 +165,9 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return UNGUARDED
         if not self.may_write:
             raise WriteRefusedError(
-                f"The {request.method} was not sent, because the last record(), replay(), live() "
-                "or connect() failed.",
-                "Run record(…) or live(): once it succeeds, writes are sent.",
+                f"The {request.method} was not sent, because the last dm.record(), dm.replay(), "
+                "dm.live() or dm.connect() failed.",
+                "Run dm.record(…) or dm.live(): once it succeeds, writes are sent.",
             )
         return guard(request, mode.recording, mode.cassette)
 
@@ -276,7 +277,7 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         say_kept(
             earlier,
             f"Nothing was sent: this {request.method} was sent before, {when}. Its response is "
-            "returned; interactions() lists it with the source 'kept'.",
+            "returned; dm.interactions() lists it with the source 'kept'.",
         )
         return response
 

@@ -67,7 +67,7 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         What it sends through.
     """
 
-    write_advice = "If you mean it, allow writes first: session().allow_writes = True."
+    write_advice = "If you mean it, allow writes first: dm.session().allow_writes = True."
 
     def __init__(
         self,
@@ -183,13 +183,13 @@ class NetworkTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         for number, reading in enumerate(known.readings(), 1):
             response = known.interaction(number).response if reading.is_earlier else None
             if response and stand_in in f"{response.headers}{decode_text(response.body)}":
-                source = f", such as response {number} in interactions() ({reading.source})"
+                source = f", such as response {number} in dm.interactions() ({reading.source})"
         error = WriteRefusedError if is_write(request) else CredentialError
         raise error(
             f"The {request.method} was not sent: its {place} contains {stand_in}, which a "
             f"recording has in place of a value{source}.",
-            "Put in the value. To get it from the service: live(), and send the request again that "
-            'returns it; if that is a write, with if_sent="send".',
+            "Put in the value. To get it from the service: dm.live(), and send the request again "
+            'that returns it; if that is a write, with if_sent="send".',
         )
 
     def _refuse_write(self, request: httpx.Request, sent: Sent) -> None:
@@ -255,7 +255,7 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
         return None
     is_timeout = isinstance(error, httpx.TimeoutException)
     number = call_of(request).number
-    which = f" It is number {number} in interactions()." if number else ""
+    which = f" It is number {number} in dm.interactions()." if number else ""
     return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
         f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "
         f"came back ({type(error).__name__}). It may have been carried out. It was not sent again."

@@ -276,7 +276,7 @@ class _Attempts:
         said.append(f"A request waits {allowance.max_wait_s:g} s at most (max_wait_s).")
         return AllowanceExhaustedError(
             " ".join(said),
-            "Try again later, or allow longer waits: connect(…, max_wait_s=…).",
+            "Try again later, or allow longer waits: dm.connect(…, max_wait_s=…).",
             until=until if is_known else None,
         )
 

@@ -154,7 +154,7 @@ class _Exchange:
                 failure.add_note(
                     f"The service had responded with {self._response.status} to the "
                     f"{self._request.method}: the request was carried out, and only its recording "
-                    "failed. interactions() has the response."
+                    "failed. dm.interactions() has the response."
                 )
                 raise
             error.add_note(f"This could not be recorded: {failure}")

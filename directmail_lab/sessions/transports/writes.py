@@ -343,7 +343,7 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
     if request.extensions.get(IF_SENT) == "keep" and write.is_unsure:
         return (
             "It may be another one, since redaction or before_record changed a value of it: "
-            f"compare what else is known of it in interactions(). If it is another: {send}."
+            f"compare what else is known of it in dm.interactions(). If it is another: {send}."
         )
     if request.extensions.get(IF_SENT) == "keep":
         return f"{first}Its whole response is not known here.{again}"
