@@ -61,7 +61,7 @@ def test_after_a_recording_that_could_not_go_on_nothing_is_written(live, service
     other = opened(Path("cassettes/outer.yaml"), base_url=service.base_url)
     with other, pytest.raises(CassetteInUseError), inner:
         pass
-    with pytest.raises(WriteRefusedError, match="was not sent, because the last record"):
+    with pytest.raises(WriteRefusedError, match="was not sent, because the last dm.record"):
         live.post("/v1/letters", json={})
     assert service.requests["POST /v1/letters"] == 0
     live.record("outer")
