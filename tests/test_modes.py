@@ -61,7 +61,7 @@ def test_after_a_recording_that_could_not_go_on_nothing_is_written(live, service
     other = opened(Path("cassettes/outer.yaml"), base_url=service.base_url)
     with other, pytest.raises(CassetteInUseError), inner:
         pass
-    with pytest.raises(WriteRefusedError, match="was not sent, because the last dm.record"):
+    with pytest.raises(WriteRefusedError, match=r"was not sent, because the last dm\.record"):
         live.post("/v1/letters", json={})
     assert service.requests["POST /v1/letters"] == 0
     live.record("outer")
@@ -310,7 +310,7 @@ def test_no_write_is_sent_after_a_change_of_mode_that_failed(service, fails):
         other.get("/v1/users/me")
         with pytest.raises((dm.DirectMailLabError, ValueError, TypeError)):
             fails()
-        with pytest.raises(dm.errors.WriteRefusedError, match=r"failed.\nRun record"):
+        with pytest.raises(dm.errors.WriteRefusedError, match=r"failed\.\nRun dm\.record"):
             dm.post("/v1/letters")
     with dm.replay("first-look"):  # where nothing is sent
         pass
@@ -366,7 +366,7 @@ def test_no_write_is_sent_after_a_sign_in_until_the_failed_recording_is_run_agai
     for _ in range(2):  # the first key was a wrong one, for example
         with (
             dm.connect(service.base_url, service.api_key, allow_writes=True),
-            pytest.raises(dm.errors.WriteRefusedError, match="Run record"),
+            pytest.raises(dm.errors.WriteRefusedError, match=r"Run dm\.record"),
         ):
             dm.post("/v1/letters", if_sent="keep")
     dm.connect(service.base_url, service.api_key, allow_writes=True)

@@ -198,8 +198,8 @@ class _Exchange:
     def failed(self, error: BaseException) -> None:
         """Keep a request that was sent, although its caller gets no response.
 
-        A write is always recorded, since it may have been carried out. A read is recorded only if
-        a cassette asks for failures.
+        A write that may have been carried out is always recorded. A read is, unless it was
+        interrupted; in a test, also then.
         """
         if self._call.sent is Sent.NOTHING or isinstance(error, DirectMailLabError):
             return  # it was not sent
@@ -208,11 +208,11 @@ class _Exchange:
         transport = self._transport
         cassette = transport.cassette
         is_sent_write = is_write(self._request) and not isinstance(error, NOT_SENT)
-        is_recorded = is_sent_write or (
-            cassette is not None
-            and cassette.policy.records_failures
-            and (kind_of_failure(error) is not None or not isinstance(error, Exception))
-        )
+        is_failure = kind_of_failure(error) is not None
+        if cassette is not None and cassette.policy.records_failures:
+            is_recorded = is_failure or not isinstance(error, Exception)
+        else:
+            is_recorded = is_sent_write or (is_failure and not is_write(self._request))
         lost = Response(0, cut=_cut_of(error), error=_text_of(error))
         if cassette is not None and is_recorded:
             try:
