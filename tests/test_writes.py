@@ -463,7 +463,7 @@ def test_a_lost_letter_is_found_by_its_number(run, account, mode, fault):
     run("dm.post('/v1/letters', json={'to': 'Bob'})")
     with (
         account.fault(**fault),
-        pytest.raises(dm.errors.OutcomeUnknownError, match=r"It is number 2 in inter") as lost,
+        pytest.raises(dm.errors.OutcomeUnknownError, match=r"It is number 2 in dm\.inter") as lost,
     ):
         run(POST)
     request = run(f"dm.session().recording.interaction({lost.value.number}).request")
