@@ -350,7 +350,7 @@ class Recorder:
             digest = digest_of(text)
             self._own[digest] = sender
             if series.cell.cell_id or is_write(written.request):
-                response = replace(written.response, body=b"")
+                response = Response(written.response.status, cut=written.response.cut)
                 order = series.at or len(self.recording) + number, number
                 series.made.append(_Earlier(digest, order, response, written.attempt, series.cell))
         if not new:
