@@ -89,7 +89,6 @@ def test_the_error_for_an_unknown_request_names_the_nearest_requests(path):
         f"Nearest: GET /v1/users/me, which differs in {names};",
         "         GET /v1/users, which differs in path;",
         "         GET /v1/lists, which differs in path.",
-        "Left unplayed: GET /v2 (3 times), GET /v1/users/me (2 times), GET /v1/users.",
         "Record it with dm.record('tour').",
     ]
 

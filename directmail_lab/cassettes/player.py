@@ -7,7 +7,6 @@ decide between the few that are equal in it. `Player` knows which responses were
 from __future__ import annotations
 
 import json
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -231,7 +230,7 @@ class Player:
         title = self._title(request, self._base_url)
         cassette = repr(self._recording.name)
         nearest: list[tuple[str, Differences]] = []
-        details = []
+        details = ""
         if is_played:
             what = f"is in cassette {cassette}, but all responses to it were played."
             advice = 'Replay with repeat="last" to play the last one again, or record it with '
@@ -250,15 +249,12 @@ class Player:
                 )
         if nearest:
             lines = [f"{other}, which differs in {', '.join(names)}" for other, names in nearest]
-            details.append("Nearest: " + ";\n         ".join(lines) + ".")
-        left = self._left_unplayed()
-        if left:
-            details.append(f"Left unplayed: {left}.")
+            details = "Nearest: " + ";\n         ".join(lines) + "."
         query = self._redactor.text(_names_in(place_of(request, self._base_url)[2]))
         return NotRecordedError(
             f"{title}{query} {what}",
             f"{advice}dm.record({cassette}).",
-            details="\n".join(details),
+            details=details,
             reason="nothing_left" if is_played else "no_match",
             request=title,
             nearest=nearest,
@@ -315,16 +311,6 @@ class Player:
                 if not matches([check], request, recorded):
                     differing[f"match_on: {getattr(check, '__name__', '')}"] = None, None
         return differing
-
-    def _left_unplayed(self) -> str:
-        """Return the titles of the requests whose responses were not played."""
-        base_url = self._recording.base_url or ""
-        left = [index for index, is_played in enumerate(self.played) if not is_played]
-        requests = (self._recording.interactions[index].request for index in left[:_MAX_COMPARED])
-        shown = Counter(self._title(each, base_url) for each in requests).most_common(3)
-        titles = [f"{title} ({count} times)" if count > 1 else title for title, count in shown]
-        more = len(left) - sum(count for _, count in shown)
-        return ", ".join(titles) + (f", and {plural(more, 'other')}" if more else "")
 
     def _title(self, request: Request, base_url: str) -> str:
         origin, path, _ = place_of(request, base_url)
