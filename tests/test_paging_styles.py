@@ -1,6 +1,7 @@
 """The pages of a list, in the styles of many services, from a real server on loopback."""
 
 import functools
+import hashlib
 import io
 import json
 import re
@@ -9,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -806,6 +808,28 @@ def test_pages_are_requested_once_and_replayed_at_any_address(serve, server):
     assert recorded.attrs["pages"] == 3
     assert played.equals(recorded)
     assert [*server.requests.values()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["next", "next_token", "next_session"])
+def test_pages_whose_tokens_were_redacted_replay_to_the_end(serve, name):
+    """The name of each is a credential's, so all are replaced, and each page is a new one."""
+    tokens = [hashlib.sha1(str(number).encode()).hexdigest() for number in range(3)]
+
+    def style(query: Query, address: str) -> Any:
+        number = tokens.index(query["token"]) if "token" in query else 0
+        after = tokens[number + 1] if number < 2 else None
+        following = f"{address}?token={after}" if name == "next" and after else after
+        return {"items": RECORDS[3 * number : 3 * number + 3], name: following}
+
+    path = serve(style)
+    options = {} if name == "next" else {"cursor": (name, "token")}
+    with dm.record("pages"):
+        recorded = dm.frame(dm.pages(path, **options))
+    with dm.replay("pages"):
+        played = dm.frame(dm.pages(path, **options))
+
+    assert "<REDACTED>" in Path("cassettes/pages.yaml").read_text()
+    assert recorded["id"].tolist() == played["id"].tolist() == IDS
 
 
 def next_until(last: int) -> Callable[[int], dict[str, object]]:

@@ -826,10 +826,18 @@ def test_personal_data_is_replaced_in_what_is_packed_alone():
     write_cassette(path, asked)
     before = path.read_bytes()
     cell = "dm.get('/v1/people?email=ada1@lovelace.org').text"
-    source = notebook("one.ipynb", "import directmail_lab as dm\ndm.replay('shared-tour')", cell)
+    source = notebook(
+        "one.ipynb",
+        "import directmail_lab as dm\ndm.replay('shared-tour')",
+        cell,
+        "len(open('guests.csv').readlines()), open('guests.bin')",
+    )
+    source.with_name("guests.csv").write_text("no;Name;Street\n7;Ada Lovelace;5 Main\n")
+    source.with_name("guests.bin").write_bytes(b"\xff\x00 lovelace")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the cell's own address
-        packed = zipfile.ZipFile(share(source, "tour.zip", redact=["personal"]))
+        with pytest.warns(UserWarning, match=r"guests\.bin is packed as it is"):
+            packed = zipfile.ZipFile(share(source, "tour.zip", redact=["personal"]))
     output = json.loads(packed.read("tour/notebooks/one.ipynb"))["cells"][1]["outputs"][0]
 
     assert path.read_bytes() == before
@@ -838,6 +846,8 @@ def test_personal_data_is_replaced_in_what_is_packed_alone():
     shown = "".join(output["data"]["text/plain"])
     assert shown.count("@example.invalid") == 12
     assert "Ada" not in shown
+    table = packed.read("tour/notebooks/guests.csv").decode()
+    assert re.fullmatch("no;Name;Street\n7;<name-[0-9a-f]+>;<street-[0-9a-f]+>\n", table)
 
 
 # -- refusals ----------------------------------------------------------------------------------

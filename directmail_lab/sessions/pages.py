@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
+from dataclasses import replace
 from decimal import Decimal
 from json import loads
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +18,7 @@ from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import End, Next, Seen, Way, page_of, parameter_of, refusal, step
 from ..exchange.operations import base_path, path_below, query_of
 from ..exchange.sent_values import add_params, json_text
+from ..redaction.key import has_placeholder
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
 from .clients.refusals import check, service_error
@@ -276,6 +278,8 @@ class Pages(Iterator[httpx.Response]):
                 self._end = answer
             else:
                 self._place = self._place_of(place, answer)
+                if has_placeholder(f"{answer.address}{answer.value}"):  # it stands for any token
+                    self._seen = replace(self._seen, nexts=self._seen.nexts - {answer})
             if self._seen.pages > before and (before == 0 or page.content):
                 return response
         if self._place is not None:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from datetime import date
 from importlib.metadata import packages_distributions, version
 from itertools import chain
+from mimetypes import guess_type
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,6 +33,9 @@ from ..cassettes import (
 from ..cassettes.convert import convert, redact as redact_file
 from ..cassettes.library import create
 from ..errors import CassetteFormatError, DirectMailLabError
+from ..exchange.bodies import plain_text
+from ..exchange.values import Interaction, Request, Response
+from ..redaction import Redactor
 from ..redaction.key import KeySearch
 from ..redaction.suspects import Part
 from ..tracebacks import warn_caller
@@ -113,8 +117,9 @@ def share(
         More cassettes, such as those whose names the code computes, and more files. In the zip, a
         file stands where it is from the first notebook.
     redact
-        What to replace in the packed cassettes, as `record` takes it: ``"personal"``, or names of
-        fields. The outputs are those of a run with these cassettes, and your files stay unchanged.
+        What to replace in the packed cassettes and the files beside them, as `record` takes it:
+        ``"personal"``, or names of fields. The outputs are those of a run with these, and your
+        files stay unchanged.
     run
         Whether to run the notebooks. Otherwise, their outputs stay as you saved them.
     has_code
@@ -172,7 +177,9 @@ def share(
     if personal:
         warn_caller(
             f"{target.name} contains {personal}.",
-            "To replace this in what is packed, and not in your files: --redact personal.",
+            ""
+            if "personal" in redact
+            else "To replace this in what is packed, and not in your files: --redact personal.",
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with create(target) as new:
@@ -276,8 +283,16 @@ class _Packed:
                 warn_caller(error.what)
 
     def _add_other(self, file: Path, name: str) -> None:
-        """Add a file by its path from the notebooks' folder."""
-        self._add(self._others, _from_notebooks(name), file, file.read_bytes())
+        """Add a file by its path from the notebooks' folder, redacted as a body of its type is."""
+        content = file.read_bytes()
+        if self._redact and file.suffix != ".py":
+            kind = guess_type(file.name)[0] or ""
+            body = Response(200, headers=(("Content-Type", kind),), body=content)
+            read = Interaction(Request("GET", ""), body)
+            content = Redactor(redact=self._redact).interaction(read).response.body
+            if plain_text(content) is None and not kind.startswith("image/"):
+                warn_caller(f"{name} is packed as it is: only text can be redacted.")
+        self._add(self._others, _from_notebooks(name), file, content)
 
     def _add_cassette(self, file: Path, place: str, notebooks: Iterable[str]) -> None:
         """Add a cassette that these notebooks replay, written anew without its credentials.
