@@ -276,21 +276,22 @@ class Redactor(Hidden):
         if "\0" in text and self.__keys.holds(text.replace("\0", "")):
             return missing_body(len(body), "searched")
         table = table_in(headers, "", body)
-        redacted = self._text(self._columns(table) or text if table else text)
+        redacted = self._text(self._columns(table, text) or text if table else text)
         if redacted == text:
             return body
         if _MARKUP.search(media_type_of(headers)) or text.lstrip().startswith("<"):
             redacted = REPLACED.sub(_escaped, redacted)  # there, <REDACTED> would be a tag
         return redacted.encode(charset)
 
-    def _columns(self, table: Table) -> str:
+    def _columns(self, table: Table, text: str) -> str:
         """Return a table in CSV without what its columns' names say; nothing if it has none."""
+        end = "\r\n" if "\r\n" in text else "\n"
         cells = table.json
         redacted = self._text(cells)
         if redacted == cells:
             return ""
         written = io.StringIO()
-        lines = csv.writer(written, delimiter=table.separator)
+        lines = csv.writer(written, delimiter=table.separator, lineterminator=end)
         lines.writerows([*table.above, table.names])
         for row in json.loads(redacted):
             lines.writerow([value for cell in row for value in cell.values()])
