@@ -375,7 +375,7 @@ def test_a_letter_is_named_by_its_number_and_its_body_without_what_a_cassette_hi
 
     assert "spring" in text
     assert "Ann" not in text
-    assert "number 1 in interactions()" in text
+    assert "number 1 in dm.interactions()" in text
 
 
 FOUND_NOTHING = "httpx.Response(200, json={})"

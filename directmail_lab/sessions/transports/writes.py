@@ -274,7 +274,7 @@ def _already_sent(
     if cell is not None:
         where = f"by cell [{cell}]"
     if file is recording:
-        where += f", number {number} in interactions()"
+        where += f", number {number} in dm.interactions()"
     if write.key and write.key != recording.key_hint:
         where += f", with the key {write.key}"
     return AlreadySentError(
