@@ -441,7 +441,7 @@ def test_a_body_that_is_not_json_is_refused(content, says):
     ("content_type", "content"),
     [
         ("text/csv; charset=utf-8", '\ufeffzip,"na,me",n\r\n01234,NA,\r\n56789,"Café, x",2'),
-        ("text/csv", 'zip;"na,me";n\n01234;NA;\n56789;Café, x;2\n'),
+        ("text/csv", '\n\nzip;"na,me";n\n\n01234;NA;\n56789;Café, x;2\n'),
         ("text/csv", 'sep=;\r\nzip;"na,me";n\r\n01234;NA;\r\n56789;Café, x;2\r\n'),
         ("text/tab-separated-values", "zip\tna,me\tn\n01234\tNA\t\n56789\tCafé, x\t2\n"),
     ],
@@ -494,17 +494,6 @@ def test_a_table_in_a_windows_character_set_keeps_its_letters():
     assert table.to_dict("list") == {"name": ["Zoë"], "n": ["“1”"]}
     assert other["name"].item() == "Zo\ufffd"
     assert warned[0].filename == __file__
-
-
-def test_lines_above_the_header_of_a_table_are_left_out_with_a_warning():
-    """A table of one column has no such line."""
-    content = b"Letters of November\n\nid;name\na;Ann\nb;Bo\n"
-    with pytest.warns(UserWarning, match="begins in line 3"):
-        table = frame(response(content, content_type="text/csv"))
-    one = frame(response(b"name\nAnn\nBo\n", content_type="text/csv"))
-
-    assert table.to_dict("list") == {"id": ["a", "b"], "name": ["Ann", "Bo"]}
-    assert one["name"].tolist() == ["Ann", "Bo"]
 
 
 @pytest.mark.parametrize(

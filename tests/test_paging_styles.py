@@ -270,6 +270,13 @@ NAMED: dict[str, tuple[Style, dict[str, Any]]] = {
         ),
         {"page": "page"},
     ),
+    "a list that is not recognised, and the number of its pages": (
+        lambda query, _: {
+            "list": {"in": {"rows": RECORDS[(int(query.get("page", 1)) - 1) * 3 :][:3]}},
+            "paging": {"page": int(query.get("page", 1)), "total_pages": 3},
+        },
+        {"page": "page", "max_pages": 9},
+    ),
     "an end that repeats the last page": (
         lambda query, _: {"result": {"a": {"id": min(int(query.get("page", 1)), 7)}}},
         {"page": "page"},
@@ -793,6 +800,7 @@ def test_the_way_that_the_caller_names_is_followed_to_the_end(serve, style, opti
         texts = [page.text for page in dm.pages(path, **options)]
 
         assert "{}" not in texts
+        assert len(texts) <= 7
         assert [int(each) for each in re.findall(r'"id": (\d+)', "".join(texts))] == IDS
 
 

@@ -46,10 +46,7 @@ def test_addresses_and_numbers_are_replaced_wherever_they_are():
     assert written.count("example.invalid") == 5
 
 
-PEOPLE = (
-    "Export of May\n\nid;Full Name;city;note;note\r\n"
-    '1;"Lee, Ann";Ede;"a\n2;Bo Day";x\r\n2;Bo Day;Oss;;\r\n'
-)
+PEOPLE = 'id;Full Name;city;note;note\r\n1;"Lee, Ann";Ede;"a\n2;Bo Day";x\r\n2;Bo Day;Oss;;\r\n'
 
 
 @pytest.mark.parametrize(
@@ -70,7 +67,6 @@ def test_the_columns_of_a_table_are_replaced_by_their_names(redact, written):
     text = re.sub(r"-[0-9a-f]{8}>", "-@>", done.response.body.decode())
 
     assert written in text
-    assert text.startswith("Export of May")
     assert redactor.interaction(done) == done
     assert counts_of(table) == {"name": 2, "address line": 2}
 

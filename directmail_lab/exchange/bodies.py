@@ -31,8 +31,6 @@ MOST_SHOWN = 4000
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The media types of pictures that are shown: no SVG, which may have scripts."""
 _LAYOUT = json.JSONEncoder(indent=2, ensure_ascii=False)
-# zlib copies the data after each gzip member. In pieces of this size, that takes linear time.
-_PIECE_BYTES = 4096
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 
 # The usual names of the member with the records of a page, beside facets, errors or links.
@@ -199,7 +197,6 @@ _TABLE_FILE = re.compile(r"\.(?:csv|tsv)\b", re.IGNORECASE)
 # JSON, or a page that says what is wrong, which some services send as text/csv.
 _NO_TABLE = (b"<", b"[", b"{")
 _SAMPLE = 65_536
-_TITLE_LINES = 10
 # Follows the last row of a table, unless a quotation mark is missing.
 _END = "\0"
 
@@ -217,11 +214,10 @@ def separators_of(headers: Headers, path: str, content: bytes) -> str:
 
 
 class Table(NamedTuple):
-    """A table in text: its columns, its rows, and the lines above it."""
+    """A table in text: its columns and its rows."""
 
     names: list[str]
     rows: list[list[str | None]]
-    above: list[list[str]]
     separator: str
 
     @property
@@ -236,8 +232,8 @@ class Table(NamedTuple):
 def read_table(text: str, separators: str) -> Table:
     """Return a table in CSV with its cells as text; a cell that is not there is None.
 
-    The separator is the one of these characters that is most frequent in the header. Lines above
-    the header have no separator; ``sep=;`` is one that Excel reads.
+    The separator is the one of these characters that is most frequent in the header; ``sep=;`` is a
+    line above it, which Excel reads.
 
     Raises
     ------
@@ -248,11 +244,9 @@ def read_table(text: str, separators: str) -> Table:
     if stated:
         separators = stated[1]
         text = text[stated.end() :]
-    lines = re.sub('"[^"]*"', "", text[:_SAMPLE]).splitlines()[:_TITLE_LINES] or [""]
-    header = next((at for at, line in enumerate(lines) if set(separators) & set(line)), 0)
-    separator = max(separators, key=lines[header].count)
-    if len({line.count(separator) for line in lines[header:]}) > 1:
-        header = 0
+    text = text.lstrip("\r\n")
+    header = re.sub('"[^"]*"', "", text[:_SAMPLE]).partition("\n")[0]
+    separator = max(separators, key=header.count)
     whole = io.StringIO(text.removesuffix("\n") + f"\n{_END}", newline="")
     reader = csv.reader(whole, delimiter=separator)
     try:
@@ -261,9 +255,9 @@ def read_table(text: str, separators: str) -> Table:
         numbered = [(0, [])]
     if numbered.pop()[1] != [_END]:
         raise ValueError("not a table of CSV: a quotation mark is missing, or a cell is too long")
-    names = numbered[header][1]
+    (_, names), *others = numbered
     rows = []
-    for line, row in numbered[header + 1 :]:
+    for line, row in others:
         if len(row) > len(names):
             raise ValueError(
                 f"not a table of CSV: line {line} has {len(row)} fields, "
@@ -271,7 +265,7 @@ def read_table(text: str, separators: str) -> Table:
             )
         if row or len(names) == 1:
             rows.append([*row, *[None] * (len(names) - len(row))])
-    return Table(names, rows, [row for _, row in numbered[:header]], separator)
+    return Table(names, rows, separator)
 
 
 def table_in(headers: Headers, path: str, body: bytes) -> Table | None:
@@ -490,20 +484,11 @@ def _open(body: bytes, name: str) -> bytes:
 
 
 def _inflate(body: bytes, wbits: int, limit: int) -> bytes:
-    """Return the contents of all members of a gzip file, and the data after the last one."""
-    parts: list[bytes] = []
-    at = 0
     reader = zlib.decompressobj(wbits)
-    while at < len(body) and limit > 0:
-        if reader.eof:
-            if not body.startswith(_MAGIC["gzip"], at):
-                return b"".join((*parts, body[at:]))
-            reader = zlib.decompressobj(wbits)
-        piece = body[at : at + _PIECE_BYTES]
-        try:
-            parts.append(reader.decompress(piece, limit))
-        except zlib.error:
-            raise ValueError("compressed, and damaged") from None
-        limit -= len(parts[-1])
-        at += len(piece) - len(reader.unused_data)
-    return b"".join(parts)
+    try:
+        plain = reader.decompress(body, limit)
+    except zlib.error:
+        raise ValueError("compressed, and damaged") from None
+    if reader.unused_data:  # which may be compressed, too
+        raise ValueError("compressed, with other data after it")
+    return plain

@@ -217,6 +217,8 @@ class Seen:
             problem = f"There may be more: {problem}"
         if self.asked.member:
             return End(problem, f'cursor=("{self.asked.member}", "…")')
+        if self.way.option:  # what the caller names leads no further
+            return End(problem)
         return End(problem, _NAME_THE_ID if "flag" in self.announced else _NAME_THE_WAY)
 
 
@@ -580,7 +582,8 @@ def _by_end_of_content(seen: Seen, page: Page) -> Next | End | None:
 
 def _by_statements(seen: Seen, page: Page) -> Next | End | None:
     """Return what one statement that has announced more says, or two that agree."""
-    if seen.says_more or (page.records is None and seen.counter):
+    is_unread = page.records is None and seen.counter and "pages" not in seen.said
+    if seen.says_more or is_unread:
         problem = "The last page says that there are more, but not how to request them."
         return _following(seen, page) or _with_token(page, seen.doubt(problem))
     is_certain = not seen.said.keys().isdisjoint({*seen.announced, "pages"})

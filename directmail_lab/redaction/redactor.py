@@ -292,7 +292,7 @@ class Redactor(Hidden):
             return ""
         written = io.StringIO()
         lines = csv.writer(written, delimiter=table.separator, lineterminator=end)
-        lines.writerows([*table.above, table.names])
+        lines.writerow(table.names)
         for row in json.loads(redacted):
             lines.writerow([value for cell in row for value in cell.values()])
         return written.getvalue()

@@ -338,9 +338,6 @@ def _table_of_csv(response: httpx.Response, separators: str) -> pd.DataFrame:
         raise _not_json(f"is {error}", response) from None
     columns = len(table.names)
     _refuse_wide(columns)
-    if table.above:
-        line = len(table.above) + 1
-        warn_caller(f"The table begins in line {line}: the lines above are left out.")
     inside = [line for row in table.rows for cell in row for line in (cell or "").split("\n")[1:]]
     if columns > 1 and any(line.count(table.separator) >= columns - 1 for line in inside):
         warn_caller(
