@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from decimal import Decimal
 from json import loads
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..arguments import argument_error, check_number
@@ -59,11 +61,7 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
     check_number("concurrency", concurrency, least=1)
     paths = list(paths)
     results: list[Result] = [DirectMailLabError(_INTERRUPTED) for _ in paths]
-    # Positions in the paths, in groups whose requests are sent one after the other.
-    groups: dict[str | int, list[int]] = {}
-    for position, path in enumerate(paths):
-        group = position if session.cassette is None else path
-        groups.setdefault(group, []).append(position)
+    groups = _groups(paths, are_apart=session.cassette is None)
     batch = Batch(concurrency)
 
     def send_each(positions: list[int]) -> int:
@@ -78,13 +76,13 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
         return len(positions)
 
     pool = ThreadPoolExecutor(concurrency)
+    finished: SimpleQueue[Future[int]] = SimpleQueue()
     try:
-        waiting = {pool.submit(copy_context().run, send_each, group) for group in groups.values()}
+        for group in groups:
+            pool.submit(copy_context().run, send_each, group).add_done_callback(finished.put)
         with Progress("GET", len(paths)) as bar:
-            while waiting:
-                # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.
-                done, waiting = wait(waiting, 0.2, FIRST_COMPLETED)
-                bar.update(sum(each.result() for each in done))
+            for _ in groups:
+                bar.update(_first(finished).result())
     except KeyboardInterrupt:
         batch.is_over.set()
     pool.shutdown(wait=False, cancel_futures=True)
@@ -97,6 +95,22 @@ def get_many(session: Session, paths: Iterable[str], *, concurrency: int) -> lis
             f"To send no more at once: dm.get_many(…, concurrency={batch.most})."
         )
     return Results(results)
+
+
+def _groups(paths: list[str], *, are_apart: bool) -> list[list[int]]:
+    """Return positions in the paths, in groups whose requests are sent one after the other."""
+    groups: dict[str | int, list[int]] = {}
+    for position, path in enumerate(paths):
+        groups.setdefault(position if are_apart else path, []).append(position)
+    return [*groups.values()]
+
+
+def _first(finished: SimpleQueue[Future[int]]) -> Future[int]:
+    """Wait for a future. Ctrl-C in `concurrent.futures.wait` leaves all of them locked."""
+    while True:
+        # On Windows before Python 3.14, Ctrl-C ends no wait without a timeout.
+        with suppress(Empty):
+            return finished.get(timeout=0.2)
 
 
 class Results(list[Result]):
