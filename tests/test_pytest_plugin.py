@@ -1117,3 +1117,17 @@ def test_free():
     assert sent == 0
     for result in (refused, recorded_again):
         result.stdout.fnmatch_lines([f"*session of this test connects to 127.0.0.1:* (*{named}*"])
+
+
+def test_no_other_client_sends_before_a_test_has_a_cassette(run, pytester, account):
+    """The address of the settings says which service it is."""
+    pytester.makeini(f"[pytest]\ndirectmail_base_url = {account.base_url}")
+    source = f"""
+        import requests
+
+        def test_new(directmail):
+            requests.post("{account.base_url}/v1/letters", json={{}})
+        """
+    run(source, failed=1).stdout.fnmatch_lines(["*session of this test connects to 127.0.0.1:*"])
+
+    assert account.requests.total() == 0

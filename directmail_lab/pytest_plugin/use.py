@@ -77,9 +77,10 @@ class Use:
         )
 
     def urls(self) -> set[str]:
-        """Return the addresses of the session and its cassette, without ignored hosts."""
+        """Return the addresses of the session, its settings and cassette, without ignored hosts."""
         requests = [each.request.uri for each in self.cassette.recording()]
-        urls = {self.session.base_url, *("/".join(uri.split("/", 3)[:3]) for uri in requests)}
+        urls = {"/".join(uri.split("/", 3)[:3]) for uri in requests}
+        urls |= {self.session.base_url, self.settings.base_url or self.session.base_url}
         return {url for url in urls if urlsplit(url).hostname not in self.settings.ignore_hosts}
 
     def note_report(self, report: pytest.TestReport) -> None:
