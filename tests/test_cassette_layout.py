@@ -152,9 +152,6 @@ DEFLATED = zlib.compress(UNPACKED)[2:-4]  # some services send it without zlib's
         (zlib.compress(UNPACKED), "deflate"),
         (DEFLATED, "deflate"),
         (zlib.compress(gzip.compress(UNPACKED)), "deflate"),
-        (gzip.compress(UNPACKED[:500]) + gzip.compress(UNPACKED[500:]), ""),
-        (gzip.compress(b"") * 5000 + gzip.compress(UNPACKED), ""),
-        (gzip.compress(UNPACKED[:500]) + UNPACKED[500:], "gzip"),
         (UNPACKED, "gzip"),
         (UNPACKED, "something"),
     ],
@@ -193,6 +190,9 @@ def test_an_optional_coding_is_decoded_if_its_library_is_installed(
         ),
         (b"\x1f\x8b\x08" + b"\xff" * 40, "", "damaged"),
         (b"\xff\xfe\xfd" * 9, "compress", "compressed in an unknown way"),
+        # httpx passes on the first part alone.
+        (gzip.compress(UNPACKED[:500]) + gzip.compress(UNPACKED[500:]), "", "other data after it"),
+        (gzip.compress(UNPACKED[:500]) + UNPACKED[500:], "gzip", "other data after it"),
     ],
 )
 def test_a_body_that_cannot_be_decompressed_within_limits_is_refused(body, coding, why):

@@ -5,10 +5,10 @@
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,10 +125,11 @@ def test_a_command_that_is_shown_is_quoted_for_the_system(monkeypatch):
 def test_get_many_waits_in_steps(monkeypatch):
     """On Windows before Python 3.14, Ctrl-C does not end a wait without a timeout."""
 
-    def in_steps(futures: Any, timeout: float | None, return_when: str) -> Any:
-        assert timeout is not None
-        return wait(futures, timeout, return_when)
+    class InSteps(Queue):
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            assert timeout is not None
+            return super().get(block, timeout)
 
-    monkeypatch.setattr("directmail_lab.sessions.pages.wait", in_steps)
+    monkeypatch.setattr("directmail_lab.sessions.pages.SimpleQueue", InSteps)
 
     assert [each.status_code for each in dm.get_many(["/v1/users/me"] * 2)] == [200, 200]
