@@ -275,7 +275,8 @@ class Session:
         The parts of a response reach you as they come, and the interaction is
         in the cassette before you see its end. A body that you read only in
         part, or that broke off, is recorded up to there. A read to which no
-        response came is not recorded.
+        response came (a timeout) is recorded in a notebook and in a test, so
+        that code which handles it replays.
 
         A write that was sent before raises `AlreadySentError`: see ``if_sent``
         in `request`. A write is in the cassette before it is sent. If it cannot
