@@ -115,6 +115,8 @@ class _Series:
     ----------
     cell
         The execution of the cell.
+    is_write
+        Whether the request is a write.
     left
         What it may replace, in its order.
     made
@@ -130,6 +132,7 @@ class _Series:
     """
 
     cell: Execution
+    is_write: bool
     left: deque[_Earlier] = field(default_factory=deque)
     made: list[_Earlier] = field(default_factory=list)
     place: str = ""
@@ -349,7 +352,7 @@ class Recorder:
             references = references[:1]
             digest = digest_of(text)
             self._own[digest] = sender
-            if series.cell.cell_id or is_write(written.request):
+            if series.cell.cell_id or series.is_write:
                 response = Response(written.response.status, cut=written.response.cut)
                 order = series.at or len(self.recording) + number, number
                 series.made.append(_Earlier(digest, order, response, written.attempt, series.cell))
@@ -482,7 +485,7 @@ class Recorder:
         is_sent = is_write(request)
         may_replace = self._updates and (sender.cell_id or self.recording.interactions)
         if not (is_sent or may_replace):
-            return _Series(sender)
+            return _Series(sender, is_sent)
         # What a person's functions say may differ for two requests with one form.
         checks = self._matching.checks
         form = hash(self.index.literal(request) if checks else self._matching.form(request))
@@ -515,7 +518,7 @@ class Recorder:
             if is_sent:
                 others = [each for each in [*in_file, *made] if each.sender is not sender]
                 left += [each for each in others if fails(each.response)]
-            self._series[key] = _Series(sender, deque(left), made)
+            self._series[key] = _Series(sender, is_sent, deque(left), made)
         return self._series[key]
 
     def _replaced_by(self, new: Interaction, series: _Series) -> list[_Earlier] | None:
@@ -526,7 +529,7 @@ class Recorder:
         one, or if there is none of both.
         """
         failed = fails(new.response) and not self._records_failures
-        is_sent = is_write(new.request)
+        is_sent = series.is_write
         is_refused = is_sent and not may_be_done(new.response)
         left = series.left
         while left and left[0].place in self._dropped:
