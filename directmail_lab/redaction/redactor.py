@@ -137,7 +137,6 @@ class Redactor(Hidden):
         written = self._request(request), self._response(response)
         return replace(interaction, request=written[0], response=written[1])
 
-    @hide_frames
     def redacted_text(
         self, interaction: Interaction, text_of: Callable[[Interaction], str]
     ) -> tuple[str, Interaction]:
