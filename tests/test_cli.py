@@ -442,7 +442,7 @@ def test_audit_does_not_count_what_is_to_stay():
     path = recorded("people.yaml", answered(body=body))
     found = cassette("audit", path, "--keep", "city")
 
-    assert found.stdout == f"{path}, interaction 1, response body: 1 name\n"
+    assert found.stdout.startswith(f"{path}, interaction 1, response body: 1 name\n")
     assert cassette("audit", path, "--keep", "city", "--keep", "name").exit_code == 0
 
 

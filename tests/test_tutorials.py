@@ -95,5 +95,7 @@ def test_re_recording_a_cassette_leaves_no_difference(name, tmp_path):
     record(name, tmp_path / f"{name}.yaml")
 
     committed = (ROOT / "cassettes" / f"{name}.yaml").read_bytes()
-    assert (tmp_path / f"{name}.yaml").read_bytes() == committed
+    recorded = (tmp_path / f"{name}.yaml").read_bytes()
+    # Before Python 3.13, the reason of 422 had another name.
+    assert recorded.replace(b"Unprocessable Entity", b"Unprocessable Content") == committed
     assert "the stand-in service" in read_cassette(tmp_path / f"{name}.yaml").metadata["service"]
