@@ -123,6 +123,8 @@ def test_a_row_without_an_outcome_is_settled_by_itself_alone(account, fault, sta
     with pytest.raises(ValueError, match="only that one"):
         dm.post_many(PATH, ROWS, if_sent=found)
     settled = dm.post_many(PATH, unknown, if_sent=found)
+    with pytest.raises(ValueError, match=r"outcome is unknown\. This row is kept"):
+        dm.post_many(PATH, unknown, if_sent=found)
 
     assert mailing["status"].tolist()[0] is status or mailing["status"].tolist()[0] == status
     assert again == ["unknown", "kept", "kept", "kept", "kept"]

@@ -47,7 +47,8 @@ def post_many(
 ) -> pd.DataFrame:
     """Send each row in a POST request; see `Session.post_many`."""
     index, bodies = _bodies(rows)
-    if isinstance(extensions[IF_SENT], httpx.Response) and len(bodies) != 1:
+    is_settled = isinstance(extensions[IF_SENT], httpx.Response)
+    if is_settled and len(bodies) != 1:
         raise argument_error("A response as if_sent counts as that of one row: give only that one.")
     if cassette is None:
         raise DirectMailLabError(
@@ -65,6 +66,11 @@ def post_many(
     for request in requests:
         status = known.get(form(cassette.redactor.request(request_value(request))))
         found.append({"outcome": _outcome(status, source), "status": status or None})
+    if is_settled and found[0]["outcome"] != "unknown":
+        raise argument_error(
+            f"A response as if_sent counts for a row whose outcome is unknown. This row is "
+            f"{found[0]['outcome']}."
+        )
     stopped = " Nothing was sent. A row that was changed after it was sent counts as new."
     if not dry_run:
         stopped = _send(session, requests, found)
@@ -74,6 +80,8 @@ def post_many(
     counts = Counter(table["outcome"])
     text = f"{plural(len(found), 'row')}: "
     text += f"{', '.join(f'{count} {name}' for name, count in counts.items())}.{stopped}"
+    if "unknown" in counts:
+        text += " What to do with unknown ones: help(dm.post_many)."
     if not say_in_notebook(text) and not dry_run and counts.keys() - set(_GOOD):
         warn_caller(text)
     return table

@@ -843,7 +843,8 @@ class Session:
         if_sent
             As in `request`. By default, a row that was sent is not sent again.
             A response, such as the one to a read that found the letter, settles
-            a single row.
+            a single row that is unknown: ``dm.post_many(path, rows.loc[["r7"]],
+            if_sent=dm.get("/v1/letters/ltr_9"))``.
         dry_run
             Send nothing: return the outcome of each row so far, and its body.
 
@@ -866,8 +867,8 @@ class Session:
         DirectMailLabError
             The session has no cassette. Nothing is sent.
         ValueError
-            A body cannot be made: the message names its row and column. Nothing
-            is sent.
+            A body cannot be made: the message names its row and column. Or a
+            response is given for a row that is not unknown. Nothing is sent.
 
         Examples
         --------
