@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, letter, theirs
+from cassette_samples import BASE_URL, answered, get, letter, recorded, theirs
 from typer.testing import CliRunner
 
 from directmail_lab.cassettes import read_cassette
@@ -104,13 +104,20 @@ def test_the_file_is_formatted_as_ruff_does():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.usefixtures("tour")
-def test_a_file_that_exists_is_kept():
+def test_a_file_that_exists_is_kept_and_a_folder_gets_a_file_for_each_cassette(tour):
     FILE.write_text("mine")
     refused = run("tour", "--to", FILE)
+    recorded(tour.with_name("other-tour.yaml"), answered())
+    Path("suite").mkdir()
+    done = run("cassettes", "--to", "suite")
 
     assert "test_tour.py already exists." in str(refused.exception)
     assert FILE.read_text() == "mine"
+    assert done.exit_code == 0
+    assert [each.name for each in sorted(Path("suite").iterdir())] == [
+        *("test_other_tour.py", "test_tour.py")
+    ]
+    assert 'directmail(cassette="other-tour")' in Path("suite/test_other_tour.py").read_text()
 
 
 def test_a_recording_of_several_services_has_tests_of_each(replayed):

@@ -17,7 +17,7 @@ from ..cassettes import (
     new_cassette_path,
     read_cassette,
 )
-from ..cassettes.library import SUFFIXES, is_folder, shown_path, stays_in
+from ..cassettes.library import SUFFIXES, command_name, is_folder, shown_path, stays_in
 from ..display import plural, printable, printable_line, size_text
 from ..errors import CassetteError, CassetteFormatError
 from ..exchange.bodies import body_text
@@ -239,8 +239,10 @@ def convert(
 
 @app.command("test")
 def write_tests(
-    name: str = NAME,
-    target: Path | None = typer.Option(None, "--to", help="The file to write."),
+    name: str = typer.Argument(help="A cassette's name, a file or a folder."),
+    target: Path | None = typer.Option(
+        None, "--to", help="The file to write; for a folder, where each cassette's file goes."
+    ),
     force: bool = FORCE,
 ) -> None:
     """Print first pytest tests of what a cassette has, or write them with --to.
@@ -250,13 +252,24 @@ def write_tests(
     """
     from .first_tests import first_tests
 
-    text = first_tests(read_cassette(find_cassette(name)), name)
-    if target is None:
+    if not is_folder(name):
+        path = find_cassette(name)
+        _write(target, first_tests(read_cassette(path), name), force)
+        return
+    for path in _files_of([name]):
+        own = path.relative_to(name).with_suffix("").as_posix()
+        file = re.sub(r"\W+", "_", f"test_{own}")
+        text = first_tests(read_cassette(path), command_name(path, own))
+        _write((target or Path()) / f"{file}.py", text, force)
+
+
+def _write(path: Path | None, text: str, force: bool) -> None:
+    if path is None:
         typer.echo(text, nl=False)
         return
-    refuse_existing(target, force)
-    target.write_text(text, encoding="utf-8")
-    say(f"Wrote {target}.")
+    refuse_existing(path, force)
+    path.write_text(text, encoding="utf-8")
+    say(f"Wrote {path}.")
 
 
 @app.command()
