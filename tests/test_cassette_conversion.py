@@ -291,6 +291,12 @@ def only(entry: dict[str, Any]) -> Interaction:
     return interaction
 
 
+def test_a_json_file_that_is_har_says_how_it_must_be_named():
+    path = written(entry_of()).rename("a.json")
+    with pytest.raises(CassetteFormatError, match=r"a\.json is .* HAR\. .* must end in \.har"):
+        read_cassette(path)
+
+
 @pytest.mark.parametrize(
     ("method", "response", "body"),
     [

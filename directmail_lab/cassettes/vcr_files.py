@@ -141,7 +141,10 @@ def load_cassette_text(text: str) -> tuple[object, list[Interaction]]:
     if entries is None:  # as YAML reads `interactions:` without a list
         entries = []
     if not isinstance(entries, list):
-        raise CassetteFormatError("It has no list of interactions.")
+        what = "It has no list of interactions."
+        if "log" in members:
+            what = "It seems to be HAR. Rename it: its name must end in .har."
+        raise CassetteFormatError(what)
     with _unlogged(), uncollected():
         interactions = [_interaction(entry, number) for number, entry in enumerate(entries, 1)]
     return members.get("recording") or members.get("metadata") or {}, interactions
