@@ -202,7 +202,10 @@ def test_any_bytes_are_a_journal_without_interactions(data):
 @pytest.mark.posix("fork")
 @pytest.mark.parametrize("end", [Cassette.fold, Cassette.close])
 def test_a_kill_anywhere_in_a_fold_loses_nothing(tmp_path, end):
-    """There is the old file or the new one at each line, and the journal beside it if needed."""
+    """There is the old file or the new one at each line, and the journal beside it if needed.
+
+    What it was before a change of shape is whole, or not there; its new file may stay.
+    """
     new = [("/0", 201), ("/1", 200), ('{"to": "Ann"}', 201)]
     for stop in count(1, 3):
         path = recorded(tmp_path / f"{stop}.yaml", answered(get("/0")), answered(get("/1")))
@@ -225,6 +228,11 @@ def test_a_kill_anywhere_in_a_fold_loses_nothing(tmp_path, end):
         with opened(path) as cassette:
             cassette.record(answered(get("/after")))
         assert known(path) == [*new, ("/after", 200)]
+        before = tmp_path / f"{stop}.before.yaml"
+        if before.exists():
+            assert known(before) == [("/0", 200), ("/1", 200)]
+        before.unlink(missing_ok=True)
+        (tmp_path / f".{before.name}.new").unlink(missing_ok=True)
         assert list(tmp_path.iterdir()) == [path]
         path.unlink()
         if not is_killed:
