@@ -257,24 +257,23 @@ def test_get_many_belongs_to_the_cell_that_called_it(author, reader, counting, t
     assert sorted(cells_in(notebook)) == list("AAABCCC")
 
 
-def test_a_task_belongs_to_the_cell_that_started_it(author, reader, counting, tmp_path):
-    cells = {"A": TASK, "B": GET, "C": "go.set(); await task; print(seen)"}
-    notebook = Notebook(tmp_path, cells)
+@pytest.mark.parametrize(
+    ("start", "wait", "executed", "recorded"),
+    [
+        (TASK, "go.set(); await task", "ABCACB", "AB"),
+        (THREAD, "go.set(); thread.join()", "ABCBAC", "AAB"),
+    ],
+    ids=["task", "thread"],
+)
+def test_a_task_or_thread_belongs_to_the_cell_that_started_it(
+    author, reader, counting, tmp_path, start, wait, executed, recorded
+):
+    notebook = Notebook(tmp_path, {"A": start, "B": GET, "C": f"{wait}; print(seen)"})
     notebook.open(author, counting)
-    notebook.run(author, "A", "B", "C", "A", "C", "B")
+    notebook.run(author, *executed)
 
     assert notebook.read(reader) == notebook.shown
-    assert sorted(cells_in(notebook)) == ["A", "B"]
-
-
-def test_a_thread_belongs_to_the_cell_that_started_it(author, reader, counting, tmp_path):
-    cells = {"A": THREAD, "B": GET, "C": "go.set(); thread.join(); print(seen)"}
-    notebook = Notebook(tmp_path, cells)
-    notebook.open(author, counting)
-    notebook.run(author, "A", "B", "C", "B", "A", "C")
-
-    assert notebook.read(reader) == notebook.shown
-    assert sorted(cells_in(notebook)) == ["A", "A", "B"]
+    assert sorted(cells_in(notebook)) == list(recorded)
 
 
 def test_a_widgets_messages_belong_to_the_cell_that_made_it(author, reader, counting, tmp_path):
