@@ -400,6 +400,7 @@ def test_the_age_of_a_recording_is_that_of_its_first_interaction():
 
     assert problem(40) == "is 40 days old, and max_age is 30 days"
     assert problem(29) is None
+    assert str(problem(-1)).startswith("is dated in the future, ")
     assert problem(None) == "does not say when it was recorded, and max_age is 30 days"
 
 

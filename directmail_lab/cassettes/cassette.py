@@ -313,10 +313,14 @@ class Cassette:
         return self._recording.interaction(attempts[-1] + 1).response.broke_off
 
     def _is_young(self, attempts: Attempts) -> bool:
-        """Return whether these attempts led to a response that ``max_age`` lets replay."""
+        """Return whether these attempts led to a response that ``max_age`` lets replay.
+
+        One that is dated in the future is not: nobody knows how old it is.
+        """
         known = self._recording.interaction(attempts[-1] + 1)
         assert self._youngest is not None, "only then it is called"
-        is_young = known.recorded_at is not None and known.recorded_at > self._youngest
+        at = known.recorded_at
+        is_young = at is not None and self._youngest < at <= datetime.now(UTC)
         return is_young and not (is_write(known.request) or fails(known.response))
 
     def has_unplayed(self, request: Request) -> bool:

@@ -6,7 +6,7 @@ import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -212,5 +212,7 @@ def age_problem(interactions: Iterable[Interaction], max_age: str) -> str | None
     if at is None:
         return f"does not say when it was recorded, and max_age is {max_age}"
     age = datetime.now(UTC) - at
+    if age < timedelta(0):
+        return f"is dated in the future, {at:%Y-%m-%d %H:%M} UTC, and max_age is {max_age}"
     shown = plural(age.days, "day") if age.days else plural(age.seconds // 3600, "hour")
     return f"is {shown} old, and max_age is {max_age}" if age >= most else None
