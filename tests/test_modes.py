@@ -1,20 +1,24 @@
 """The modes of a session, as statements and blocks, and their options."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import cassette_samples as samples
 import httpx
 import pytest
-from cassette_samples import opened
+from cassette_samples import answered, opened, post
 from faulty_service import FaultyService
 
 import directmail_lab as dm
+from directmail_lab import settings
+from directmail_lab.arguments import RECORD_MODES, ModeRules
 from directmail_lab.cassettes import Matching, read_cassette
 from directmail_lab.cassettes.convert import convert
 from directmail_lab.cassettes.files import write_cassette
-from directmail_lab.errors import CassetteInUseError, WriteRefusedError
+from directmail_lab.errors import AlreadySentError, CassetteInUseError, WriteRefusedError
 from directmail_lab.exchange.values import Interaction
 from directmail_lab.redaction import Redactor
 from directmail_lab.server.standin import stand_in
@@ -188,6 +192,37 @@ def recorded(service: FaultyService) -> Path:
 def day_of(path: Path) -> str:
     (at, *_) = [each.recorded_at for each in read_cassette(path)]
     return f"{at.day} {at:%B %Y}"
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was sent")
+@pytest.mark.parametrize(("extends", "replays"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("replaces", [True, False])
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_new_record_mode_does_what_its_row_of_the_table_says(
+    service, monkeypatch, extends, replays, replaces, refuses
+):
+    """Each place that depends on the mode asks the table, also for a letter."""
+    rules = ModeRules(True, extends, replays, replaces, refuses)
+    monkeypatch.setitem(RECORD_MODES, "new", rules)
+    monkeypatch.setattr(settings, "_stand_ins", set())  # these take a write again
+    letter = replace(post(b'{"to":"Ada"}'), uri=f"{service.base_url}/v1/letters")
+    me = replace(letter, method="GET", uri=f"{service.base_url}/v1/users/me", body=b"")
+    samples.recorded(TOUR, answered(me), answered(letter), base_url=service.base_url)
+    with Session(service.base_url, service.api_key, allow_writes=True) as session:
+        session.record("tour", record_mode="new")
+        for each in (me, letter, replace(letter, body=b'{"to":"Bob"}')):
+            with suppress(AlreadySentError, dm.errors.NotRecordedError):
+                content = None if each is me else each.body
+                kind = {"Content-Type": "application/json"}
+                session.client.request(each.method, each.uri, content=content, headers=kind)
+    kept = [each.request.method for each in read_cassette(TOUR)]
+    is_sent = extends and not replays
+    is_repeated = is_sent and not refuses
+
+    assert service.requests["GET /v1/users/me"] == is_sent
+    assert service.requests["POST /v1/letters"] == extends + is_repeated
+    assert kept.count("GET") == 1 + (is_sent and not replaces)
+    assert kept.count("POST") == 1 + extends + (is_repeated and not replaces)
 
 
 @pytest.mark.parametrize("mode", ["update", "all", "new_episodes", "any", "once"])
