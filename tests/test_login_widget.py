@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nbclient
+import nbformat
 import pytest
 from test_credentials import MemoryKeyring
 
@@ -392,3 +394,19 @@ def test_login_in_a_script_without_a_terminal_says_what_to_do(monkeypatch):
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: False))
     with pytest.raises(NotConnectedError, match=r"(?s)needs a notebook or a terminal.*connect\("):
         login()
+
+
+@pytest.mark.slow
+def test_a_run_with_a_key_says_who_has_signed_in(service, monkeypatch):
+    """Where a program runs the notebook, nobody needs a form."""
+    monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
+    monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
+    sources = ["import directmail_lab as dm\n\ndm.login()", "dm.me()"]
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, timeout=300, startup_timeout=300).execute()
+    texts = [output.get("data", {}).get("text/plain") for output in cells[0].outputs]
+
+    assert f"Signed in as Stand-in User at {service.base_url}." in texts
+    assert "Run this cell" not in nbformat.writes(notebook)
+    assert service.api_key not in nbformat.writes(notebook)

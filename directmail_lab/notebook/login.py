@@ -14,7 +14,7 @@ from .. import credentials, errors, settings
 from ..arguments import check_options
 from ..cassettes import SessionRecording
 from ..credentials import ApiKey, typed_api_key
-from ..display import RUN_FOR_FORM
+from ..display import RUN_FOR_FORM, running_ipython
 from ..exchange.httpx_values import httpx
 from ..sessions.clients.refusals import SEE_WHOLE
 from ..sessions.current import (
@@ -29,7 +29,6 @@ from ..sessions.session import (
     Session,
     SessionOptions,
     key_of,
-    on_reading,
     with_session_options,
 )
 from ..tracebacks import hide_frames
@@ -141,6 +140,12 @@ class LoginWidget(Widget):
     def __repr__(self) -> str:
         return f"{RUN_FOR_FORM} {_WITHOUT_KEY} {NO_WIDGETS}"
 
+    def _ipython_display_(self) -> None:
+        """Show the form; if a program runs the notebook, show at each cell's end who signed in."""
+        super()._ipython_display_()
+        if not self.is_watched:
+            running_ipython().events.register("post_execute", self.update_static_output)
+
     def static_output(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return also who has signed in, where a program runs the notebook and needs no form."""
         current = current_session()
@@ -225,9 +230,6 @@ class LoginWidget(Widget):
 
     def follow_current(self) -> None:
         """Show the current session's account, if it is no longer the one that is shown."""
-        current = current_session()
-        if not self.is_watched and current is not None:
-            on_reading(current, lambda _: self.update_static_output())
         if not self._busy.locked():
             if self._account is None:
                 self._show_current()
