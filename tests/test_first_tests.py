@@ -1,5 +1,6 @@
 """`directmail-lab cassette test`: the file passes at once, and fails if a field is renamed."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -108,16 +109,28 @@ def test_a_file_that_exists_is_kept_and_a_folder_gets_a_file_for_each_cassette(t
     FILE.write_text("mine")
     refused = run("tour", "--to", FILE)
     recorded(tour.with_name("other-tour.yaml"), answered())
+    tour.with_name("a-broken.yaml").write_text("interactions:\n- 1\n")
     Path("suite").mkdir()
     done = run("cassettes", "--to", "suite")
 
     assert "test_tour.py already exists." in str(refused.exception)
     assert FILE.read_text() == "mine"
-    assert done.exit_code == 0
+    assert "a-broken.yaml is not a cassette" in str(done.exception)
     assert [each.name for each in sorted(Path("suite").iterdir())] == [
         *("test_other_tour.py", "test_tour.py")
     ]
     assert 'directmail(cassette="other-tour")' in Path("suite/test_other_tour.py").read_text()
+
+
+def test_a_map_of_many_names_gives_its_first_fields(replayed):
+    Path("cassettes").mkdir()
+    many = {f"name-{chr(97 + n % 26)}{'x' * (n // 26)}": {"price": n} for n in range(5_000)}
+    path = recorded("cassettes/tour.yaml", answered(get("/v1/prices"), json.dumps(many)))
+    text = first_tests(read_cassette(path), "tour")
+
+    replayed(text).assert_outcomes(passed=1)
+    assert "    # The first 500 fields:\n    assert" in text
+    assert text.count(".price: number") == 500
 
 
 def test_a_recording_of_several_services_has_tests_of_each(replayed):

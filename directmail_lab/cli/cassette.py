@@ -256,11 +256,18 @@ def write_tests(
         path = find_cassette(name)
         _write(target, first_tests(read_cassette(path), name), force)
         return
+    problems = []
     for path in _files_of([name]):
         own = path.relative_to(name).with_suffix("").as_posix()
         file = re.sub(r"\W+", "_", f"test_{own}")
-        text = first_tests(read_cassette(path), command_name(path, own))
-        _write((target or Path()) / f"{file}.py", text, force)
+        try:
+            text = first_tests(read_cassette(path), command_name(path, own))
+        except CassetteError as error:
+            problems.append(str(error))
+        else:
+            _write((target or Path()) / f"{file}.py", text, force)
+    if problems:
+        raise CassetteError("\n".join(problems))
 
 
 def _write(path: Path | None, text: str, force: bool) -> None:
