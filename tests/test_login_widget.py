@@ -398,7 +398,7 @@ def test_login_in_a_script_without_a_terminal_says_what_to_do(monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_with_a_key_says_who_has_signed_in(service, monkeypatch):
-    """Where a program runs the notebook, nobody needs a form."""
+    """If a program runs the notebook, nobody needs a form."""
     monkeypatch.setenv("DIRECTMAIL_BASE_URL", service.base_url)
     monkeypatch.setenv("DIRECTMAIL_API_KEY", service.api_key)
     sources = ["import directmail_lab as dm\n\ndm.login()", "dm.me()"]
