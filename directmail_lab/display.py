@@ -9,10 +9,12 @@ import re
 import shlex
 import sys
 import textwrap
+import threading
 import time
 from base64 import b64encode
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -243,22 +245,24 @@ def _align(column: pd.Series[Any]) -> str:
 
 def _without_repetition(cells: dict[str, list[str]]) -> list[str]:
     """Remove the columns that say the same in each row, or repeat another; say which."""
+    notes = []
     same = []
     empty = []
     before: list[str] = []
+    kept = ""
     for name, texts in list(cells.items()):
         is_constant = len(set(texts)) == 1 and (len(texts) > 1 or not texts[0])
         if not is_constant and texts != before:
             before = texts
+            kept = name
             continue
         del cells[name]
         if texts == before:
-            same.append(f"{name} as before it")
+            notes.append(f"The column {name} says the same as {kept}.")
         elif texts[0]:
             same.append(f"{name} {texts[0]}")
         else:
             empty.append(name)
-    notes = []
     if same:
         notes.append(f"The same in each row: {', '.join(same)}.")
     if empty:
@@ -329,14 +333,36 @@ class Progress(AbstractContextManager["Progress"]):
             return f"{self._title}: {count}, {duration_text(spent)}"
         text = f"{self._title}: {self.done:,.0f} of {plural(round(self.total), self.unit)}"
         if self.done:
-            left = spent * (self.total - self.done) / self.done
-            text += f", about {duration_text(round(left) or left)} left"
+            left = (self._at - self._start) * self.total / self.done - spent
+            text += f", about {duration_text(max(1, round(left)))} left"
         return text
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the time in a notebook's line run while this block waits."""
+        is_over = threading.Event()
+
+        def run() -> None:
+            while not is_over.wait(_PROGRESS_S):
+                self.update(0)
+
+        if getattr(running_ipython(), "kernel", None) is None:
+            yield
+            return
+        clock = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
+        clock.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            clock.join()
 
     def update(self, done: float = 1) -> None:
         """Advance by ``done``."""
         self.done += done
         now = time.monotonic()
+        if done:
+            self._at = now
         if now >= self._next:
             self._next = now + _PROGRESS_S
             self._show(str(self))

@@ -122,6 +122,13 @@ def test_with_nothing_set_a_call_says_how_to_get_a_session():
         dm.me()
 
 
+def test_below_a_form_a_call_says_to_sign_in_there(monkeypatch):
+    monkeypatch.setattr("directmail_lab.notebook.login.can_show_widgets", lambda: True)
+    dm.login()
+    with pytest.raises(dm.errors.NotConnectedError, match="with the form above, then run this"):
+        dm.me()
+
+
 def test_the_environment_opens_a_session(account):
     assert dm.connect("https://api.example.com").base_url == "https://api.example.com"
     dm.logout()

@@ -274,9 +274,11 @@ def test_https_to_a_plain_http_port_is_reported():
         address = f"https://127.0.0.1:{server.getsockname()[1]}"
         with (
             Session(address, ApiKey(KEY), pace="off") as session,
-            pytest.raises(httpx.ConnectError, match="does not respond with https"),
+            pytest.raises(httpx.ConnectError, match="does not respond with https") as caught,
         ):
             session.me()
+
+    assert caught.value.advice.endswith(f"its address may be {address.replace('https', 'http')}.")
 
 
 async def stream(session: Session, *request: str, **options: Any) -> None:

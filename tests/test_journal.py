@@ -337,7 +337,10 @@ def test_a_run_is_whole_in_its_file_whatever_another_program_does(tmp_path, chan
     assert known(path) == [*others, *run]
     assert read_cassette(path).interactions[len(others)].response.body == b"new"
     (notice,) = notices
-    assert notice == (f"Another program changed {path} meanwhile. The recording is added to it.")
+    if change in ("folder removed", "removed"):
+        assert notice.startswith(f"{path} is gone: it or its folder was renamed or removed")
+    else:
+        assert notice == f"Another program changed {path} meanwhile. The recording is added to it."
     assert [each.name for each in path.parent.iterdir()] == ["tour.yaml"]
 
 

@@ -469,7 +469,18 @@ def test_a_lost_letter_is_found_by_its_number(run, account, mode, fault):
     request = run(f"dm.session().recording.interaction({lost.value.number}).request")
 
     assert json.loads(request.body) == {"to": "Ann"}
+    assert lost.value.what.startswith('POST /v1/letters ({"to":"Ann"}) was sent, and no')
     assert run("dm.interactions().path.tolist()") == ["/v1/letters"] * 2
+
+
+def test_a_lost_letter_is_quoted_without_what_a_cassette_hides(run, account):
+    run("dm.record('tour', redact=['name'])")
+    letter = "dm.post('/v1/letters', json={'template': 'spring', 'name': 'Ann'})"
+    with account.fault(drop="reset"), pytest.raises(dm.errors.OutcomeUnknownError) as lost:
+        run(letter)
+
+    assert "spring" in lost.value.what
+    assert "Ann" not in str(lost.value)
 
 
 def test_a_letter_that_was_sent_live_is_known_in_a_recording_with_other_rules(run, account):

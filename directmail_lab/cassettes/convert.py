@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from itertools import chain
@@ -18,7 +18,6 @@ from ..redaction import Redactor
 from ..redaction.personal import count_personal, personal_notice, spared_by
 from ..redaction.suspects import (
     credentials_in,
-    has_wrong_length,
     parts_of,
     secrets_of,
     text_of,
@@ -121,8 +120,9 @@ def redact(
         redactor.learn(chain.from_iterable(map(secrets_of, recording)), are_shown=True)
         before = file.read_bytes()
         _write(file, recording.version, recording, redactor)
-        for sentence in _what_redaction_left(enumerate(read_cassette(file), 1), rules):
-            notice(f"{path.name}: {sentence}")
+        spared = _what_was_spared(rules)
+        if spared:
+            notice(f"{path.name}: {spared}")
         return file.read_bytes() != before
 
 
@@ -221,24 +221,14 @@ def notice_of_contents(path: Path, name: str) -> str:
                 f"{', '.join(suspects.values())}. To remove it: directmail-lab cassette redact "
                 f"{shell_word(command)}."
             )
-        notices += _what_redaction_left(sample, recording.redact)
+        notices.append(_what_was_spared(recording.redact))
         return " ".join(filter(None, notices))
     return ""
 
 
-def _what_redaction_left(
-    numbered: Iterable[tuple[int, Interaction]], rules: Sequence[str]
-) -> Iterator[str]:
-    """Yield a sentence about the fields that rules spare, and one about lengths that are wrong."""
+def _what_was_spared(rules: Sequence[str]) -> str:
     spared = spared_by(rules)
-    if spared:
-        yield f"As you asked, {', '.join(spared)} was not replaced."
-    wrong = [str(number) for number, interaction in numbered if has_wrong_length(interaction)]
-    if wrong:
-        yield (
-            f"In interaction {', '.join(wrong)}, a body states a length that counts what was "
-            "replaced, so that a client may fail to read it."
-        )
+    return f"As you asked, {', '.join(spared)} was not replaced." if spared else ""
 
 
 def _redactor(recording: FileRecording) -> Redactor:

@@ -632,9 +632,13 @@ class Recorder:
         others = [each for each in recording.interactions if each not in own]
         self._start_from(replace(recording, interactions=others), self.redactor)
         self._digests = dict(enumerate(digests_of(others)))
-        self._notice(
-            f"Another program changed {self._path} meanwhile. The recording is added to it."
-        )
+        what = f"Another program changed {self._path} meanwhile. The recording is added to it."
+        if not self._path.exists():
+            what = (
+                f"{self._path} is gone: it or its folder was renamed or removed meanwhile. "
+                "This recording goes on in a new file there."
+            )
+        self._notice(what)
 
     def _redact_again(self) -> None:
         """Remove credentials that were learned only after an interaction was written."""

@@ -43,7 +43,7 @@ _INTERACTIONS = re.compile(rb'(?m)^interactions:|"interactions"\s*:|\A' + _POINT
 
 @app.command("list")
 def list_() -> None:
-    """List the cassettes that can be found by name, and which of them came with the package."""
+    """List the cassettes that can be found by name."""
     import pandas as pd
 
     rows = []
@@ -68,7 +68,7 @@ def show_(
         False, "--full", help="Show all in full, without what differs from run to run: for git."
     ),
 ) -> None:
-    """Show a cassette's interactions, one on each line, or one of them in full."""
+    """Show a cassette's interactions, or one of them in full."""
     from ..questions.interactions import interactions
 
     if number is not None:
@@ -159,7 +159,7 @@ def redact(
     ),
     keep: list[str] = KEEP,
 ) -> None:
-    """Remove the credentials from a cassette, or from all cassettes of a folder.
+    """Remove the credentials from a cassette or a folder.
 
     With --redact, stable pseudonyms replace personal data, too: "personal", or
     fields such as "name" and "company.name". The files get directmail_lab's
@@ -219,7 +219,10 @@ def _cassettes_below(folder: Path, other_suffixes: tuple[str, ...]) -> Iterator[
 
 @app.command()
 def repair(name: str = NAME) -> None:
-    """Add what a killed recording left beside a cassette, in NAME.yaml.part, to its file."""
+    """Add to a cassette what a killed recording left beside it.
+
+    It stands in NAME.yaml.part, which is then removed.
+    """
     problems = files.repair(find_cassette(name))
     say("\n".join(f"{name}: {problem}" for problem in problems) or f"{name} is clean.")
 
@@ -230,7 +233,10 @@ def convert(
     target: Path = typer.Argument(help="The .yaml file to write."),
     force: bool = FORCE,
 ) -> None:
-    """Convert HAR, or vcrpy's YAML or JSON, to our layout, which vcrpy loads, too."""
+    """Convert HAR, or vcrpy's YAML or JSON, to our layout.
+
+    vcrpy loads it, too.
+    """
     target = new_cassette_path(target)
     refuse_existing(target, force)
     count = files.convert(find_cassette(source), target, notice=say)
@@ -245,7 +251,7 @@ def write_tests(
     ),
     force: bool = FORCE,
 ) -> None:
-    """Print first pytest tests of what a cassette has, or write them with --to.
+    """Print first pytest tests of a cassette, or write them.
 
     There is one test for each path that was read and each status that it had, with
     the fields of the response and their types. The tests replay the cassette.
@@ -287,9 +293,9 @@ def page(
     ),
     force: bool = FORCE,
 ) -> None:
-    """Write a cassette as one HTML file, which any web browser opens from disk.
+    """Write a cassette as one HTML file.
 
-    Nothing is written if the cassette contains a secret.
+    Any web browser opens it from disk. Nothing is written if the cassette contains a secret.
     """
     from ..share.cassette_page import save_page
 

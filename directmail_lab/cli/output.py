@@ -16,8 +16,10 @@ from ..errors import DirectMailLabError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import JustifyMethod
 
 _MOST = 200
+_WORD = 24  # characters: a longer word may be broken
 _UNBOUNDED = 10_000  # columns: a program that reads a pipe finds each row on one line
 
 FOUND = typer.Exit(1)
@@ -57,7 +59,7 @@ def print_any_text() -> None:
 def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     """Print these columns, except empty ones, and ``attrs["notes"]`` below.
 
-    At a terminal, long texts are wrapped.
+    At a terminal, long texts are wrapped. If it is too narrow, each value has its own line.
     """
     from rich.console import Console
     from rich.table import Table
@@ -67,13 +69,22 @@ def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     table = Table(box=None, pad_edge=False)
     cells = {name: cell_texts(frame[name]) for name in columns}
     shown = {name: texts for name, texts in cells.items() if any(texts)}
-    for name in shown:
-        table.add_column(
-            name, justify="right" if is_number(frame[name]) else "left", overflow="fold"
-        )
-    for row in zip(*shown.values(), strict=True):
-        table.add_row(*(f"{text[:_MOST]}…" if len(text) > _MOST else text for text in row))
-    if len(frame):
+    needed = -2
+    for name, texts in shown.items():
+        side: JustifyMethod = "right" if is_number(frame[name]) else "left"
+        longest = min(_WORD, max(map(len, " ".join([name, *texts]).split())))
+        table.add_column(name, justify=side, overflow="fold", min_width=longest)
+        needed += longest + 2
+    rows = [
+        [f"{text[:_MOST]}…" if len(text) > _MOST else text for text in row]
+        for row in zip(*shown.values(), strict=True)
+    ]
+    if needed > console.width:
+        for row in rows:
+            console.print(*map(": ".join, zip(shown, row, strict=True)), "", sep="\n")
+    elif rows:
+        for row in rows:
+            table.add_row(*row)
         console.print(table)
     notes = frame.attrs.get("notes", [])
     if notes:

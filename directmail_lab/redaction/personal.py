@@ -250,7 +250,7 @@ class Pseudonyms:
         """Return the pseudonym of a field's value."""
         if not value.strip() or label == _SPARED or _is_replaced(value):
             return value
-        if label == "to" and not _TWO_WORDS.search(value):
+        if label == "to" and label not in self._named and not _TWO_WORDS.search(value):
             return self.by_form(value)
         kind = PERSONAL_FIELDS.get(label)
         self._note(kind, value)

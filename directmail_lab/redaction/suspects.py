@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from ..exchange.bodies import table_in, unpack
-from ..exchange.values import Interaction, header, media_type_of
-from .key import REPLACED
+from ..exchange.values import Interaction, header
 from .names import is_credential, is_placeholder, is_random, kind_of
 from .places import credentials_in_fields, written_header
 
@@ -128,9 +127,6 @@ _ASSIGNMENT = re.compile(
     r"[bfruBFRU]{0,2}\\*(?P<quote>[\"']{0,3})(?P<secret>[^\s\"'\\<>(),;&]{8,512})"
 )
 _NAME_HINTS = "key,token,secret,pass,pwd,auth,credential"
-# Streams whose parts begin with their lengths: in binary, as 96:0{"sid": …} or on a line before.
-_FRAMED = re.compile(r"eventstream|grpc|connect\+")
-_LENGTH_BEFORE = re.compile(r"^(?:data: ?)?\d{1,9}(?::|\r?\n)\d{0,4}\s{0,9}[\[{\"]", re.MULTILINE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-][\d:]+)?)?")
 
 
@@ -249,16 +245,6 @@ def texts_of(interaction: Interaction) -> Iterator[str]:
 def text_of(content: str | bytes) -> str:
     """Return a part as text."""
     return content if isinstance(content, str) else content.decode("utf-8", "surrogateescape")
-
-
-def has_wrong_length(interaction: Interaction) -> bool:
-    """Return whether a body states a length that counts a value, and redaction replaced it."""
-    for message in (interaction.request, interaction.response):
-        text = (message.body or b"").decode("latin-1")
-        is_framed = _FRAMED.search(media_type_of(message.headers)) or _LENGTH_BEFORE.search(text)
-        if is_framed and REPLACED.search(text):
-            return True
-    return False
 
 
 def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:

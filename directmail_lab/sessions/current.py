@@ -207,11 +207,11 @@ def session() -> Session:
         address and a key.
     """
     if _current.session is None and not _connect_with_key():
+        form = "the form above" if _current.asked else "dm.login() or dm.connect(…)"
         raise NotConnectedError(
             "No session is open.",
-            "Sign in with dm.login() or dm.connect(base_url=…, api_key=…), or replay a recording "
-            f'with dm.replay("first-look"). You can also set {BASE_URL_VARIABLE} and '
-            f"{API_KEY_VARIABLE}.",
+            f'Sign in with {form}, then run this again. Without a key, dm.replay("first-look") '
+            f"replays a recording. You can also set {BASE_URL_VARIABLE} and {API_KEY_VARIABLE}.",
         )
     assert _current.session is not None, "it is open now"
     return _current.session

@@ -258,7 +258,8 @@ class Pages(Iterator[httpx.Response]):
     def _each(self) -> Iterator[httpx.Response]:
         with Progress(self._title, unit="page") as bar:
             while self._seen.pages < (self._most or _MOST_PAGES):
-                response = self._next_page()
+                with bar.running():
+                    response = self._next_page()
                 if response is None:
                     return
                 if self._seen.received:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 _OUTPUTS = """() => jupyterapp.shell.currentWidget.content.widgets.map((cell) =>
-  cell.model.outputs.toJSON().filter((each) => each.name === 'stdout')
-  .map((each) => [each.text].flat().join('')).join('').trim())"""
+  cell.model.outputs.toJSON().filter((each) => each.name === 'stdout' || each.evalue)
+  .map((each) => [each.text ?? each.evalue].flat().join('')).join('').trim())"""
 
 
 @pytest.fixture
@@ -56,9 +56,10 @@ def become(server: Server, who: str) -> None:
 
 
 def shown(page: Page) -> list[str]:
-    """Return what each cell of the current notebook has printed, without the first one."""
-    texts: list[str] = evaluate(page, _OUTPUTS)
-    return texts[1:]
+    """Return what each cell has printed, or its error, without the first, which prints nothing."""
+    first, *texts = evaluate(page, _OUTPUTS)
+    assert first == "", "the first cell failed"
+    return texts
 
 
 def select(page: Page, number: int) -> None:

@@ -91,6 +91,32 @@ def test_the_monitor_counts_down_for_a_waiting_request(page, server):
     expect(wait).to_have_text("")
 
 
+def test_what_was_left_is_not_shown_as_live_after_its_window(page, server):
+    cell = (
+        "import directmail_lab as dm\nservice = dm.stand_in(limit=9, window_s=3)\n"
+        "dm.connect(service.base_url, service.api_key)\ndm.monitor()"
+    )
+    open_notebook(page, server, server.write("ends.ipynb", cell, "dm.me();"))
+    run_cells(page, 0, 1)
+
+    expect(page.locator(".dml-left")).to_have_text("8 of 9 were left")
+    expect(page.locator(".dml-renews")).to_have_text("the window has ended")
+
+
+def test_widgets_that_a_cell_keeps_waiting_say_so(page, server):
+    """A kernel that is busy has not stopped."""
+    first = "import time, directmail_lab as dm\ndm.connect('http://127.0.0.1:9', 'x' * 20)"
+    shows = "display(dm.monitor(), dm.browse(), dm.login())\nwait_for('busy seen')"
+    name = server.write("busy.ipynb", first + WAIT_FOR, shows)
+    open_notebook(page, server, name)
+    run_cells(page, 0)
+    start_cell(page, 1)
+    waiting = page.get_by_text("A cell is running. This goes on when it ends.")
+    expect(waiting).to_have_count(3)
+    (server.notebooks / "busy seen").touch()
+    expect(waiting).to_have_count(0)
+
+
 def test_refused_and_failed_responses_are_marked(page, server, service):
     """The text and the graph mark it, for eyes and for screen readers."""
     name = server.write("marks.ipynb", show(service), "dm.get('/v1/users/me')")

@@ -34,34 +34,21 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     setText(path, found?.path ?? "");
   };
   const editor = createEditor({ parent: box, label, readOnly: true, onPlace }, loadEditor);
-  let text = "";
-  let isRaw = false;
-  let isJson = false;
   let url = "";
 
   const finding = makeButton("Find", () => editor.find(), { title: "Find in the body (Ctrl+F)" });
   const folding = makeButton("Fold", () => editor.fold(), { title: "Fold all" });
   const unfolding = makeButton("Expand", () => editor.unfold(), { title: "Expand all" });
-  const raw = makeButton("Raw", () => {
-    isRaw = !isRaw;
-    fill();
-  });
   const copying = makeButton("Copy", () => onCopy(editor.text()), { title: "Copy the body as it is shown" });
   const saving = makeButton("Save", onSave, { title: "Save the body as a file", ariaLabel: "Save body" });
-  const tools = [finding, folding, unfolding, raw, copying, saving];
+  const tools = [finding, folding, unfolding, copying, saving];
   const root = div("dml-b-body", said, picture, box, strip);
-
-  function fill() {
-    raw.setAttribute("aria-pressed", String(isRaw));
-    editor.fill(isJson && !isRaw ? layOutJson(text, { readable: true }) : text, isJson ? "json" : "text");
-  }
 
   function show({ kind, media_type: mediaType, size, truncated }: Body, bytes: Uint8Array<ArrayBuffer> | undefined) {
     clear();
     const isText = kind === "json" || kind === "text";
-    isJson = kind === "json";
+    const isJson = kind === "json";
     for (const tool of [folding, unfolding]) tool.hidden = !isJson;
-    raw.hidden = !isJson;
     box.hidden = !isText;
     finding.hidden = copying.hidden = !isText;
     const isFile = mediaType in FILES && size > 0;
@@ -76,8 +63,8 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
       said.append(soft(`Only the start of ${plural(size, "byte")} is shown.`), whole);
     }
     if (!isText) return;
-    text = new TextDecoder().decode(bytes);
-    fill();
+    const text = new TextDecoder().decode(bytes);
+    editor.fill(isJson ? layOutJson(text, { readable: true }) : text, isJson ? "json" : "text");
   }
 
   function makePicture(bytes: Uint8Array<ArrayBuffer>, mediaType: string) {
@@ -91,7 +78,6 @@ export function createBody({ label, loadEditor, onWhole, onSave, onCopy }: BodyO
     URL.revokeObjectURL(url);
     said.replaceChildren();
     picture.replaceChildren();
-    isRaw = false;
     box.hidden = true;
     onPlace(null);
     for (const tool of tools) tool.hidden = true;

@@ -1,7 +1,7 @@
 /* The browser of interactions in a notebook: it sends requests to the kernel. The viewer uses `createBrowser`. */
 
 import { div, newId } from "./dom";
-import { connect, type Context, SILENT_KERNEL } from "./kernel";
+import { connect, type Context } from "./kernel";
 import { type Change, createBrowser } from "./panel";
 import type { Response, Send } from "./protocol";
 
@@ -23,7 +23,7 @@ function render({ model, el }: Context) {
       pending.get(message.request_id)?.({ ...message.response, buffers: bodies });
       pending.delete(message.request_id);
     },
-    onSilence: () => listener({ silence: SILENT_KERNEL }),
+    onSilence: (silence) => listener({ silence }),
   });
   const send: Send = (request, body) =>
     new Promise((resolve) => {

@@ -56,7 +56,6 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
   let bodyChanged = false;
   let dirty = false;
   let busy = false;
-  let isSilent = false;
   let asked: Question | null = null;
   let before: HTMLElement | null = null; // the element that had the focus before the question
 
@@ -304,7 +303,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
     let waiting = "";
     const polling = setInterval(async () => (waiting = await waitingFor()), WAITING_MS);
     const counting = setInterval(() => {
-      setText(left, isSilent ? "No response from the kernel" : waiting || "Sending");
+      setText(left, waiting || "Sending");
       setText(clock, `${((performance.now() - started) / 1000).toFixed(1)} s`);
     }, COUNTING_MS);
     const { number = null, problem = "", ...rest }: Answer = await send(...request);
@@ -358,8 +357,7 @@ export function createComposer({ send, loadEditor, onSent, onInsert, onLeave, dr
     return true;
   }
 
-  const setSilent = (is: boolean) => (isSilent = is);
-  return { root, fill, restore, keepsDraft, suggest, insert, onKey, abort, destroy: () => editor.destroy(), setSilent, focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
+  return { root, fill, restore, keepsDraft, suggest, insert, onKey, abort, destroy: () => editor.destroy(), focus: () => address.focus(), isBusy: () => busy, isDirty: () => dirty };
 }
 
 export type Composer = ReturnType<typeof createComposer>;

@@ -1,7 +1,7 @@
 /* The sign-in form. */
 
 import { div, keepKeys, make, makeButton, newId, setText } from "./dom";
-import { connect, type Context, type Message, SILENT_KERNEL } from "./kernel";
+import { connect, type Context, type Message } from "./kernel";
 
 type Form = ReturnType<typeof makeForm>;
 interface Choices {
@@ -234,7 +234,7 @@ function render({ model, el }: Context) {
       show(view);
     },
     onMessage: (state) => receive(view, state),
-    onSilence: () => setText(form.status, SILENT_KERNEL),
+    onSilence: (reason) => setText(form.status, reason),
   });
   form.root.addEventListener("submit", (event) => {
     event.preventDefault();

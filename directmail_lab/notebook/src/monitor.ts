@@ -5,7 +5,7 @@
  */
 
 import { div, make, makeButton, plural, scheduler, setText } from "./dom";
-import { connect, type Context, type Message, SILENT_KERNEL } from "./kernel";
+import { connect, type Context, type Message } from "./kernel";
 
 type Point = [remaining: number | null, mark: "" | "refused" | "failed"];
 
@@ -76,23 +76,30 @@ function describeMarks({ responses, refused, failed }: Operation) {
 
 function showRow(row: Row, operation: Operation) {
   const { name, limit, remaining, renews_in_s: renewsIn } = operation;
-  const known = remaining !== null && limit !== null;
-  const marks = describeMarks(operation);
   row.operation = operation;
   row.renewsAt = renewsIn === null ? null : now() + renewsIn;
-  row.root.dataset.level = levelOf(operation);
-  row.fill.style.width = `${known && limit > 0 ? Math.min(100, (100 * remaining) / limit) : 0}%`;
+  row.fill.style.width = `${limit ? Math.min(100, (100 * (remaining ?? 0)) / limit) : 0}%`;
   setText(row.name, name);
-  setText(row.left, known ? `${remaining} of ${limit} left` : "allowance unknown");
-  setText(row.marks, marks);
-  row.canvas.setAttribute("aria-label", `${name}: ${row.left.textContent}, ${marks}`);
+  setText(row.marks, describeMarks(operation));
+  showLeft(row);
+  row.canvas.setAttribute("aria-label", `${name}: ${row.left.textContent}, ${row.marks.textContent}`);
+}
+
+/* Show what is left, or was left in a window that has ended, and return the seconds until the window ends. */
+function showLeft({ operation, renewsAt, root, left, renews }: Row): number {
+  const { limit, remaining } = operation!;
+  const seconds = secondsUntil(renewsAt);
+  const hasEnded = renewsAt !== null && !seconds;
+  root.dataset.level = hasEnded ? "ended" : levelOf(operation!);
+  setText(left, remaining === null || limit === null ? "allowance unknown" : `${remaining} of ${limit} ${hasEnded ? "were left" : "left"}`);
+  setText(renews, hasEnded ? "the window has ended" : seconds ? `renews in ${seconds} s` : "");
+  return seconds;
 }
 
 function countDown(view: View) {
   clearTimeout(view.countdown);
   const wait = secondsUntil(view.waitsUntil);
-  const seconds = [...view.rows.values()].map((row) => secondsUntil(row.renewsAt));
-  [...view.rows.values()].forEach((row, i) => setText(row.renews, seconds[i] ? `renews in ${seconds[i]} s` : ""));
+  const seconds = [...view.rows.values()].map(showLeft);
   setText(view.page.wait, view.waitsUntil === null ? "" : `A request waits: ${wait} s until the allowance renews`);
   if (wait || seconds.some(Boolean)) view.countdown = setTimeout(() => countDown(view), 500);
 }
@@ -207,7 +214,7 @@ function render({ model, el }: Context) {
       stop.hidden = true;
     },
     onMessage: (message) => show(view, message),
-    onSilence: () => setText(foot, SILENT_KERNEL),
+    onSilence: (reason) => setText(foot, reason),
   });
   el.append(root);
   kernel.greet();

@@ -8,6 +8,7 @@ import { createComposer, type Draft } from "./composer";
 import { activeElement, div, formatCount, keepKeys, make, makeButton, plural, setText } from "./dom";
 import type { LoadEditor } from "./editor";
 import { KNOWN, parseFilter } from "./filter";
+import { BUSY } from "./kernel";
 import { createList } from "./list";
 import { ask, type Details, rowsOf, type Send } from "./protocol";
 import { createResponse } from "./response";
@@ -367,8 +368,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
   onChange?.((change) => {
     if ((change.silence ?? "") !== silence) {
       silence = change.silence ?? "";
-      status.classList.toggle("dml-b-problem", Boolean(silence));
-      composer.setSilent(Boolean(silence));
+      status.classList.toggle("dml-b-problem", Boolean(silence) && silence !== BUSY);
       showCount();
     }
     if (change.silence === undefined) load(change);

@@ -218,7 +218,7 @@ _MESSAGES = (
         (httpx.ConnectError, httpx.ConnectTimeout),
         "SSL|handshake",
         "{} does not respond with https: its port may be one of plain http.",
-        "Check the port. For a server on this machine, begin the address with http://.",
+        "Check the port. If the server is on this machine, its address may be {}.",
     ),
     (
         httpx.TimeoutException,
@@ -290,6 +290,7 @@ def _explain(
         proxy = getattr(error, "proxy", None)
         if proxy is not None:
             place += f" through the proxy {proxy}"
+        advice = advice.format(place.replace("https://", "http://"))
         what = what.format(place)
         reason = _NUMBER_OF_ERROR.sub("", redacted(reason))
         if reason:

@@ -78,6 +78,8 @@ class Call:
         is none. An aborted request has a number, too.
     reading
         The reading of the last response that was sent or kept, as it was when its headers came.
+    shown
+        Returns a write's method, its path and the start of its body, redacted.
     """
 
     wants_key: bool = False
@@ -90,6 +92,7 @@ class Call:
     attempt: int = 0
     number: int = 0
     reading: Reading | None = None
+    shown: Callable[[], str] | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -256,10 +256,11 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
     is_timeout = isinstance(error, httpx.TimeoutException)
     number = call_of(request).number
     which = f" It is number {number} in dm.interactions()." if number else ""
+    shown = call_of(request).shown
+    write = f"{request.method} {operation_of(request.url.path)}" if shown is None else shown()
     return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
-        f"{request.method} {operation_of(request.url.path)} was sent, and no complete response "
-        f"came back ({type(error).__name__}). It may have been carried out. It was not sent again."
-        f"{which}",
+        f"{write} was sent, and no complete response came back ({type(error).__name__}). "
+        f"It may have been carried out. It was not sent again.{which}",
         "Find out whether it was carried out before you repeat it.",
         cut=kind_of_failure(error),
         number=number,

@@ -195,6 +195,7 @@ def _noted(
         return
     call = call_of(request)
     call.number = 0
+    call.shown = lambda: _shown(request, recording, cassette)
     may_be_done = True
     try:
         yield None
@@ -251,17 +252,22 @@ def _earlier_write(
     return write
 
 
+def _shown(request: httpx.Request, recording: SessionRecording, cassette: Cassette | None) -> str:
+    """Return a write's method, its path and the start of its body, redacted as in the recording."""
+    sent = recording.redactor.request(request_value(request))
+    if cassette is not None:
+        sent = cassette.redactor.request(sent)
+    body = printable_line((sent.body or b"").decode(errors="replace"))
+    start = f" ({shorten(body, 80, placeholder=' …')})" if body else ""
+    return f"{request.method} {recording.path_of(sent)}{start}"
+
+
 def _already_sent(
     request: httpx.Request,
     write: SentWrite,
     recording: SessionRecording,
     cassette: Cassette | None,
 ) -> AlreadySentError:
-    sent = recording.redactor.request(request_value(request))
-    if cassette is not None:
-        sent = cassette.redactor.request(sent)
-    body = printable_line((sent.body or b"").decode(errors="replace"))
-    shown = f" ({shorten(body, 80, placeholder=' …')})" if body else ""
     file = write.recording()
     name = ""
     number = write.number
@@ -278,8 +284,8 @@ def _already_sent(
     if write.key and write.key != recording.key_hint:
         where += f", with the key {write.key}"
     return AlreadySentError(
-        f"{request.method} {recording.path_of(sent)}{shown} was sent before, {sent_when(write)}, "
-        f"{where}. It was not sent again.",
+        f"{_shown(request, recording, cassette)} was sent before, {sent_when(write)}, {where}. "
+        "It was not sent again.",
         _advice(request, write),
         cassette=name,
         cell=cell,
