@@ -179,16 +179,19 @@ class MonitorWidget(Widget):
     def _describe(self, operation: Operation, followed: Session | None) -> dict[str, object]:
         latest = operation.latest
         renews_at = None
+        age_s = None
         # The windows of a replay renewed long ago.
         if followed is not None and followed.mode != "replay":
             renews_at = renewal_time(latest, followed.recording.evidence.unit)
+            age_s = time.time() - latest.at
         return {
             "name": operation.name,
             **operation.counts,
             "limit": latest.limit,
             "remaining": latest.remaining,
-            # A duration, since the page may run on a machine with another clock.
+            # Durations, since the page may run on a machine with another clock.
             "renews_in_s": None if renews_at is None else renews_at - time.time(),
+            "age_s": age_s,
             "points": list(operation.points),
         }
 

@@ -384,6 +384,38 @@ def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(new_page, server):
     assert leaks(server.home, KEY, TYPED) == []
 
 
+def test_a_draft_stays_until_it_is_replaced_twice(page, server, service):
+    """Not even a moved cell, which shows the panel anew, loses it."""
+    root = explore(page, server, service, "dm.me()")
+    page.keyboard.press("n")
+    fill(root, "POST", "/v1/letters")
+    body_editor(root, "JSON").fill('{"draft": 1}')
+    body = root.locator(".dml-e-body .cm-content")
+
+    def is_kept() -> None:
+        expect(address(root)).to_have_value("/v1/letters")
+        expect(root.get_by_role("combobox", name="Method")).to_have_value("POST")
+        expect(body).to_contain_text('{"draft": 1}')
+
+    root.get_by_role("button", name="New request").click()
+    expect(root.get_by_text("This draft was not sent.")).to_be_visible()
+    is_kept()
+    for _ in range(3):
+        page.keyboard.press("Escape")
+    root.get_by_role("grid").focus()
+    rows(root).first.click()
+    is_kept()
+    command(page, "notebook:move-cell-down")
+    expect(rows(root)).to_have_count(1)
+    is_kept()
+    rows(root).first.click()
+    page.keyboard.press("e")
+    expect(root.get_by_text("This draft was not sent.")).to_be_visible()
+    is_kept()
+    root.get_by_role("button", name="New request").click()
+    expect(address(root)).to_have_value("")
+
+
 def test_a_lost_kernel_is_reported(page, server, service):
     """The kernel that is started again knows nothing of the panel."""
     root = explore(page, server, service)

@@ -19,7 +19,7 @@ const FORM_TYPE = "application/x-www-form-urlencoded";
 const TYPES: Record<string, string> = { json: "application/json", form: FORM_TYPE, text: "text/plain; charset=utf-8" };
 const KINDS: Record<string, string> = { none: "No body", json: "JSON", form: "Form", multipart: "Multipart", text: "Text", file: "File", recorded: "As recorded" };
 const MOST_SUGGESTED = 200;
-const KEPT = "This draft was not sent. For an empty form, press New request again.";
+const KEPT = "This draft was not sent. To replace it, do that once more.";
 const HEADERS = "Accept Accept-Language Cache-Control Content-Type Idempotency-Key If-Match If-Modified-Since If-None-Match Prefer Range X-Request-Id".split(" ");
 // Headers that the session sets itself.
 const SET_ANEW = /^((host|content-length|transfer-encoding|connection|accept-encoding|user-agent):|accept: \*\/\*$)/i;

@@ -14,13 +14,14 @@ interface Operation {
   limit: number | null;
   remaining: number | null;
   renews_in_s: number | null;
+  age_s: number | null;
   responses: number;
   refused: number;
   failed: number;
   points: Point[];
 }
 
-type Row = ReturnType<typeof makeRow> & { operation?: Operation; renewsAt?: number | null };
+type Row = ReturnType<typeof makeRow> & { operation?: Operation; renewsAt?: number | null; readAt?: number | null };
 
 interface View {
   page: ReturnType<typeof makePage>;
@@ -75,9 +76,10 @@ function describeMarks({ responses, refused, failed }: Operation) {
 }
 
 function showRow(row: Row, operation: Operation) {
-  const { name, limit, remaining, renews_in_s: renewsIn } = operation;
+  const { name, limit, remaining, renews_in_s: renewsIn, age_s: age } = operation;
   row.operation = operation;
   row.renewsAt = renewsIn === null ? null : now() + renewsIn;
+  row.readAt = age === null ? null : now() - age;
   row.fill.style.width = `${limit ? Math.min(100, (100 * (remaining ?? 0)) / limit) : 0}%`;
   setText(row.name, name);
   setText(row.marks, describeMarks(operation));
@@ -85,23 +87,25 @@ function showRow(row: Row, operation: Operation) {
   row.canvas.setAttribute("aria-label", `${name}: ${row.left.textContent}, ${row.marks.textContent}`);
 }
 
-/* Show what is left, or was left in a window that has ended, and return the seconds until the window ends. */
-function showLeft({ operation, renewsAt, root, left, renews }: Row): number {
+/* Show what is left, or was left in a window that has ended, and return whether this changes with time. */
+function showLeft({ operation, renewsAt, readAt, root, left, renews }: Row): boolean {
   const { limit, remaining } = operation!;
   const seconds = secondsUntil(renewsAt);
   const hasEnded = renewsAt !== null && !seconds;
+  const age = readAt == null ? 0 : Math.floor(now() - readAt);
+  const ago = age < 100 ? `${age} s ago` : `${Math.floor(age / 60)} min ago`;
   root.dataset.level = hasEnded ? "ended" : levelOf(operation!);
   setText(left, remaining === null || limit === null ? "allowance unknown" : `${remaining} of ${limit} ${hasEnded ? "were left" : "left"}`);
-  setText(renews, hasEnded ? "the window has ended" : seconds ? `renews in ${seconds} s` : "");
-  return seconds;
+  setText(renews, hasEnded ? "the window has ended" : seconds ? `renews in ${seconds} s` : age ? ago : "");
+  return !hasEnded && (seconds > 0 || readAt !== null);
 }
 
 function countDown(view: View) {
   clearTimeout(view.countdown);
   const wait = secondsUntil(view.waitsUntil);
-  const seconds = [...view.rows.values()].map(showLeft);
+  const changes = [...view.rows.values()].map(showLeft).some(Boolean);
   setText(view.page.wait, view.waitsUntil === null ? "" : `A request waits: ${wait} s until the allowance renews`);
-  if (wait || seconds.some(Boolean)) view.countdown = setTimeout(() => countDown(view), 500);
+  if (wait || changes) view.countdown = setTimeout(() => countDown(view), 500);
 }
 
 /* The canvas of a row: a line of what remained after each response, and the limit as a dashed line. */

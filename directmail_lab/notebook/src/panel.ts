@@ -295,7 +295,7 @@ export function createBrowser(root: HTMLElement, { send, loadEditor, onChange, o
     if (list.selected() === null) return;
     const details = await open({ fills: false });
     if (!details) return;
-    composer.fill(details);
+    if (!composer.keepsDraft()) composer.fill(details);
     composer.focus();
   }
 
