@@ -7,6 +7,8 @@ import pytest
 from faulty_service import FaultyService
 from playwright.sync_api import Page, expect
 
+from directmail_lab.notebook.browser_data import read_static
+
 from .jupyter import command, open_notebook, reopen_notebook, run_cells, save, wait_for
 
 # Each cell makes its requests, and then keeps the kernel busy until the test has seen them.
@@ -111,18 +113,29 @@ def test_what_was_left_is_not_shown_as_live_later(page, server, unit, left, when
     expect(page.locator(".dml-renews")).to_have_text(when)
 
 
-def test_widgets_that_a_cell_keeps_waiting_say_so(page, server):
-    """A kernel that is busy has not stopped."""
-    first = "import time, directmail_lab as dm\ndm.connect('http://127.0.0.1:9', 'x' * 20)"
-    shows = "display(dm.monitor(), dm.browse(), dm.login())\nwait_for('busy seen')"
-    name = server.write("busy.ipynb", first + WAIT_FOR, shows)
-    open_notebook(page, server, name)
-    run_cells(page, 0)
-    start_cell(page, 1)
-    waiting = page.get_by_text("A cell is running. This goes on when it ends.")
-    expect(waiting).to_have_count(3)
-    (server.notebooks / "busy seen").touch()
-    expect(waiting).to_have_count(0)
+# A widget without a kernel that answers, at each status that JupyterLab may tell.
+UNANSWERED = """async ([script, statuses]) => {
+  const page = await import(URL.createObjectURL(new Blob([script], { type: 'text/javascript' })));
+  for (const status of statuses) {
+    const model = { send() {}, on() {}, off() {}, widget_manager: { kernel: { status } } };
+    page.default.render({ model, el: document.body });
+  }
+}"""
+
+
+def test_a_widget_that_waits_for_the_kernel_says_why(new_page):
+    """A kernel that runs a cell has not stopped. Other programs than JupyterLab have no status."""
+    page = new_page()
+    page.evaluate(UNANSWERED, [read_static("monitor.js"), ["busy", "dead", "idle", None]])
+
+    expect(page.locator(".dml-foot")).to_have_text(
+        [
+            "A cell is running. This goes on when it ends.",
+            "The kernel has stopped. Restart it, and run this cell again.",
+            "The kernel was restarted. Run this cell again.",
+            "The kernel is busy or has stopped. Wait, or run this cell again.",
+        ]
+    )
 
 
 def test_refused_and_failed_responses_are_marked(page, server, service):
