@@ -97,8 +97,8 @@ class _Cells:
         self._shell: Any = None
         self._running: ContextVar[Execution] = ContextVar("running")
         self._of_threads = threading.local()
-        self._without_shell = Execution()
-        self._latest = self._without_shell
+        self.without_shell = Execution()
+        self.latest = self.without_shell
         self._message: Any = None
         self._made: dict[str, Execution] = {}
         self.seen: set[str | None] = set()
@@ -106,12 +106,12 @@ class _Cells:
     def current(self) -> Execution:
         shell = running_ipython()
         if shell is None:
-            return self._without_shell
+            return self.without_shell
         if shell is not self._shell:
             self._follow(shell)
         here = self._running.get(None)
         if here is None:
-            here = vars(self._of_threads).setdefault("execution", self._latest)
+            here = vars(self._of_threads).setdefault("execution", self.latest)
         if here.is_cell and here.cell is None:
             # Some versions of IPython count the running cell already, and some do not.
             here.cell = len(shell.history_manager.input_hist_parsed) - 1
@@ -135,20 +135,20 @@ class _Cells:
         self._message = message
         comm_id = message.get("content", {}).get("comm_id")
         cell_id = message.get("metadata", {}).get("cellId") or ""
-        started_by = self._made.get(comm_id, self._latest) if comm_id else None
+        started_by = self._made.get(comm_id, self.latest) if comm_id else None
         self._running.set(Execution(cell_id, kept_id(cell_id), started_by))
 
     def _begin_cell(self, _: object = None) -> None:
-        self._latest = self._running.get()
-        self._latest.is_cell = True
-        self.seen.add(self._latest.kept_id or "")
+        self.latest = self._running.get()
+        self.latest.is_cell = True
+        self.seen.add(self.latest.kept_id or "")
 
     def _end_cell(self, result: Any) -> None:
-        self._latest.ended = result is not None and result.success
+        self.latest.ended = result is not None and result.success
         comms = sys.modules.get("comm")
         for comm_id in () if comms is None else comms.get_comm_manager().comms:
-            self._made.setdefault(comm_id, self._latest)
-        summary = self._latest.summary()
+            self._made.setdefault(comm_id, self.latest)
+        summary = self.latest.summary()
         if summary:
             sys.stdout.write(f"{summary}\n")
 
@@ -165,6 +165,12 @@ def current_cell() -> Execution:
     """Return the execution of a cell that what happens here belongs to: see `Execution`."""
     here = _cells.current()
     return here.started_by or here
+
+
+def is_between_cells() -> bool:
+    """Return whether this is a notebook, and none of its cells is being executed."""
+    is_notebook = _cells.current() is not _cells.without_shell
+    return is_notebook and _cells.latest.ended is not None
 
 
 def has_executed(cells: set[str | None]) -> bool:

@@ -24,6 +24,7 @@ from cassette_samples import (
     begin,
     get,
     killed,
+    killing_at,
     letter,
     loaded_by_vcrpy,
     opened,
@@ -238,22 +239,6 @@ def test_a_kill_anywhere_in_a_fold_loses_nothing(tmp_path, end):
         if not is_killed:
             break
     assert stop > 30
-
-
-def killing_at(stop: int) -> Any:
-    """Return a tracer that kills this process before a line of what writes files."""
-    lines = 0
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        nonlocal lines
-        if Path(frame.f_code.co_filename).stem not in ("recorder", "journal", "files", "library"):
-            return None
-        lines += event == "line"
-        if lines == stop:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    return trace
 
 
 @pytest.mark.posix("fork")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
-from threading import RLock
+from threading import RLock, Timer
 from traceback import extract_tb
 from typing import Any, NamedTuple, Self
 
 from ..arguments import REPEATS, RecordMode, Repeat, check_choice, parse_age, rules_of
 from ..display import plural, running_ipython, say_in_notebook, shell_word
-from ..errors import CassetteError, CassetteFormatError, NotRecordedError
+from ..errors import CassetteError, CassetteFormatError, CassetteInUseError, NotRecordedError
 from ..exchange.bodies import MissingBody, shown_missing
 from ..exchange.values import (
     Interaction,
@@ -26,6 +28,7 @@ from ..exchange.values import (
     is_write,
     normalize_headers,
 )
+from ..executions import is_between_cells
 from ..redaction import Redactor
 from ..tracebacks import warn_caller
 from .convert import notice_of_contents
@@ -34,7 +37,7 @@ from .journal import journal_of
 from .library import before_of, cassette_name, find_cassette, new_cassette_path, version_of
 from .matching import Matching
 from .player import Attempts, Index, Player
-from .recorder import Ending, Recorder, SentBefore
+from .recorder import PAUSE_S, Ending, Recorder, SentBefore
 from .recording import service_of
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
@@ -42,6 +45,11 @@ BeforeRecord = Callable[[Interaction], Interaction | None]
 
 _UNANSWERED = Response(0, cut="interrupted", error="the recording ended before a response came")
 """What is recorded of a write before it is sent."""
+
+_PAUSE_S = 0.05
+_MOST_PAUSES = 200
+_PAUSES_IN_SILENCE = 6
+"""A reader may have the lock for a moment, to know whether the cassette is being recorded."""
 
 _log = logging.getLogger("directmail_lab")
 
@@ -123,6 +131,8 @@ class Cassette:
 
     Any number of threads and tasks may use one cassette at once. A forked child can replay from it,
     and records nothing.
+
+    A recording locks its cassette. In a notebook, others may take turns between cells: see `held`.
 
     Parameters
     ----------
@@ -221,12 +231,16 @@ class Cassette:
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         self._open: dict[int, Callable[[bool], object]] = {}
+        self._held = 0
+        self._timer: Timer | None = None
         self._was_told = False
         self.updates = self._rules.replaces
         self.replays = self._rules.replays or max_age is not None
         self._aside = policy.aside and (self.updates or version_of(self.path) is None)
         if self.records:
-            self._recorder = self._open_recorder()
+            self._in_turn(self._open_recorder)
+        self._recording: FileRecording
+        if self._recorder is not None:
             self._recording = self._recorder.recording
         else:
             self._recording = name if isinstance(name, FileRecording) else read_cassette(self.path)
@@ -339,6 +353,7 @@ class Cassette:
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
+        self._in_turn(self._wake)
         assert self._recorder is not None, "only a recording sends"
         return self._recorder.start(method)
 
@@ -393,6 +408,7 @@ class Cassette:
         with self._lock:
             self._counts["sent"] += number is not None
         number = number or self.start(interaction.request.method)
+        self._in_turn(self._wake)
         self._open.pop(number, None)
         changed = self._as_recorded(interaction)
         if changed is None:
@@ -406,8 +422,9 @@ class Cassette:
                 recorded = self._recorder.append(changed, number)
             except OSError as error:
                 raise self._not_written(error) from None
-            if recorded is None:
-                return None
+        self._rest_between_cells()
+        if recorded is None:
+            return None
         if isinstance(recorded.response.body, MissingBody):
             self._report_missing_body(recorded)
         return recorded
@@ -448,14 +465,95 @@ class Cassette:
         """
         self._open[number] = end
 
-    def fold(self) -> None:
-        """Write the cassette as a whole file, at the end of a cell; it goes on being recorded."""
+    # -- turns -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def held(self) -> Iterator[Iterator[float]]:
+        """Keep a recording locked within this block, after the pauses (in s) that it yields.
+
+        So no other program records between what a request finds in the cassette and its response.
+        Between the cells of a notebook, others may; what they changed is read again here.
+
+        Raises
+        ------
+        CassetteInUseError
+            Others are recording it, and did not end meanwhile. Iterating over the pauses raises it.
+        """
+        with self._lock:
+            self._held += 1
+        try:
+            yield self._turns(self._wake)
+        finally:
+            with self._lock:
+                self._held -= 1
+            self._rest_between_cells()
+
+    def _in_turn(self, act: Callable[[], object]) -> None:
+        for pause_s in self._turns(act):
+            time.sleep(pause_s)
+
+    def _turns(self, act: Callable[[], object]) -> Iterator[float]:
+        """Do what locks the cassette. Yield the seconds to wait while others record it."""
+        for pauses in count():
+            try:
+                with self._lock:
+                    act()
+            except CassetteInUseError as error:
+                file = self.path.resolve()
+                own = [each for each in list(_recorded_to) if each.path.resolve() == file]
+                is_aside = any(each._aside and each.is_recording for each in own)
+                if is_aside or pauses == _MOST_PAUSES:
+                    raise
+                if pauses == _PAUSES_IN_SILENCE:
+                    most_s = _PAUSE_S * _MOST_PAUSES
+                    self._notice(f"{error.what} Waiting up to {most_s:g} seconds for that.")
+            else:
+                return
+            for each in own:
+                each.fold(rests=True)
+            yield _PAUSE_S if pauses else 0.0
+
+    def _wake(self) -> None:
+        """Lock a recording that rests, and read what others made of its cassette."""
+        recorder = self._recorder
+        if recorder is None or recorder.closed or not recorder.rests:
+            return
+        try:
+            is_changed = recorder.wake()
+        except OSError as error:
+            raise self._not_written(error) from None
+        if is_changed:
+            self._check_address(recorder)
+            known = self._recording.interactions
+            played = {known[at] for at, count in enumerate(self._player.played) if count}
+            self._recording = recorder.recording
+            if self.replays:
+                self.redactor = recorder.redactor
+                self._player = Player(recorder.index)
+                for at, each in enumerate(self._recording):
+                    if each in played or recorder.sender_of(at):
+                        self._player.mark((at,))
+
+    def _rest_between_cells(self) -> None:
+        """Fold after a request of a task or widget whose cell has ended."""
+        if is_between_cells() and not (self._held or self._open):
+            self.fold()
+
+    def fold(self, *, rests: bool = False) -> None:
+        """Write the cassette as a whole file, at the end of a cell; it goes on being recorded.
+
+        Others may record it then until the next request, if it ``rests`` or no cell is executed.
+        """
         if self._recorder is None:
             return
         with self._lock:
+            rests = (rests or is_between_cells()) and not (self._held or self._open)
             try:
-                self._recorder.fold_after_cell()
-                self._recorder.say_new_shapes()
+                waits = self._recorder.fold_after_cell(rests=rests)
+                if waits and (self._timer is None or not self._timer.is_alive()):
+                    self._timer = Timer(PAUSE_S, _fold_all)
+                    self._timer.daemon = True
+                    self._timer.start()
             except (OSError, CassetteError) as error:
                 if not self._was_told:  # it is tried again after each cell
                     self._was_told = True
@@ -530,10 +628,9 @@ class Cassette:
         CassetteInUseError
             Somebody else is recording the cassette.
         """
-        with self._lock:
-            if self._recorder is not None and self._recorder.closed:
-                self._recorder = self._open_recorder()
-                self.continue_run()
+        if self._recorder is not None and self._recorder.closed:
+            self._in_turn(self._open_recorder)
+            self.continue_run()
 
     def __enter__(self) -> Self:
         return self
@@ -576,6 +673,11 @@ class Cassette:
         """
         return not self.policy.records_failures and (keeps or self._rules.refuses_repeats)
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether it has the lock, so that nobody else may record it."""
+        return self._recorder is not None and not (self._recorder.closed or self._recorder.rests)
+
     def _check_address(self, recorder: Recorder) -> None:
         """Begin a cassette of another service address anew, or raise `CassetteError`."""
         recording = recorder.recording
@@ -601,7 +703,7 @@ class Cassette:
             f"which keeps the old file as {before_of(self.path).name}.",
         )
 
-    def _open_recorder(self) -> Recorder:
+    def _open_recorder(self) -> None:
         try:
             recorder = Recorder(
                 self.path,
@@ -619,7 +721,7 @@ class Cassette:
         # So the recording is also closed when the kernel ends, or the cassette is dropped.
         weakref.finalize(self, _close_quietly, recorder, self._open)
         _fold_after_cells(self)
-        return recorder
+        self._recorder = recorder
 
     def _not_written(self, error: OSError | CassetteError, what_now: str = "") -> CassetteError:
         if isinstance(error, CassetteError):

@@ -169,6 +169,16 @@ def parse_journal(data: bytes) -> Journal:
     return journal
 
 
+def journal_in(data: bytes) -> Journal:
+    """Return what journals of this process say, one after the other."""
+    journal = Journal()
+    start = 0
+    while start < len(data):
+        about, text, start = _record(data, start)
+        journal.add(about, text)
+    return journal
+
+
 def _record(data: bytes, start: int) -> tuple[dict[str, Any], bytes, int]:
     """Return a record and its end, which is beyond that of the data if it is cut off."""
     text_start = data.find(b"\n", start) + 1
@@ -205,18 +215,8 @@ class JournalWriter:
             self._synced_at = time.monotonic()
             os.fsync(self._file)
 
-    def read(self) -> Journal:
-        """Return what it says until now."""
-        journal = Journal()
-        data = self._data()
-        start = 0
-        while start < len(data):
-            about, text, start = _record(data, start)
-            journal.add(about, text)
-        return journal
-
-    def _data(self) -> bytes:
-        """Return the whole journal."""
+    def data(self) -> bytes:
+        """Return all that was written to it."""
         os.lseek(self._file, 0, os.SEEK_SET)
         left = self.size
         parts = []
@@ -237,7 +237,7 @@ class JournalWriter:
         """Return a new journal of the same interactions: somebody has removed this one's folder."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = JournalWriter(self._path, self._about, self._mode)
-        new._add(self._data()[new.size :])
+        new._add(self.data()[new.size :])
         os.close(self._file)
         return new
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from ..arguments import did_you_mean
+from ..display import printable_line
 from ..errors import CassetteError, CassetteInUseError, CassetteNotFoundError
 from ..settings import CASSETTES_VARIABLE, variable
 
@@ -322,10 +325,12 @@ def locked(path: Path, *, patience_s: float = 0.3) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(str(file), timeout=patience_s, thread_local=False)
         lock.acquire(poll_interval=0.02)
+        _sign(file)
     except Timeout:
         raise CassetteInUseError(
-            f"Cassette {path.stem!r} is being recorded by another session or program.",
-            "Close that one, or record under another name.",
+            f"Cassette {path.stem!r} is being recorded by {_holder_of(file)}.",
+            "Wait until its cell or its program has ended, or interrupt it there. Or record under "
+            "another name.",
         ) from None
     except OSError as error:
         raise CassetteError(
@@ -341,6 +346,28 @@ def locked(path: Path, *, patience_s: float = 0.3) -> Iterator[Path]:
             with suppress(OSError):
                 file.unlink()
             lock.release()
+
+
+def _sign(file: Path) -> None:
+    """Write who has a lock into its file, from the second byte on: Windows locks the first."""
+    program = os.environ.get("JPY_SESSION_NAME") or sys.argv[0]
+    name = re.split(r"[\\/]", program)[-1] or "python"
+    text = f"process {os.getpid()} ({name}, since {datetime.now(UTC):%H:%M:%S} UTC)"
+    with suppress(OSError), file.open("r+b") as opened:
+        # On a disk without locks, filelock keeps its own text in the file.
+        if os.name == "nt" or not file.stat().st_size:
+            opened.seek(1)
+            opened.write(f"{text}\n".encode(errors="replace"))
+
+
+def _holder_of(file: Path) -> str:
+    """Return who has a lock, in words."""
+    with suppress(OSError), file.open("rb", buffering=0) as opened:
+        opened.seek(1)
+        holder = opened.read(500).partition(b"\n")[0].decode(errors="replace")
+        if holder.startswith("process ") and f" {os.getpid()} " not in holder:
+            return printable_line(holder)
+    return "another session or program"
 
 
 def is_locked(path: Path) -> bool:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from operator import attrgetter
 from pathlib import Path
 from shutil import copymode
@@ -48,6 +48,7 @@ from .journal import (
     digest_of,
     digests_of,
     interactions_of,
+    journal_in,
     journal_of,
     remove_journal,
 )
@@ -62,7 +63,7 @@ Ending = Literal["merge", "replace", "drop"]
 _SPARE_BYTES = 1024**2
 # A fold of more takes longer than a tenth of a second: nobody wants to wait for it at each cell.
 _MOST_BYTES_FOLDED_AT_ONCE = 8 * 1024**2
-_PAUSE_S = 60.0
+PAUSE_S = 60.0
 # To compare the shapes of two responses takes some 0.4 s for each megabyte.
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _numbers = count(1)
@@ -147,7 +148,9 @@ class _Series:
 
 
 class Recorder:
-    """Writes redacted interactions to the journal of a cassette, which is locked until `close`.
+    """Writes redacted interactions to the journal of a cassette.
+
+    The cassette is locked until `close`. Meanwhile others may take turns: see `rest` and `wake`.
 
     Parameters
     ----------
@@ -164,6 +167,8 @@ class Recorder:
         The cassette's file as it was opened.
     redactor
         The redactor, with the rules that the file names.
+    closed
+        Whether the recording has ended.
     """
 
     def __init__(
@@ -187,6 +192,7 @@ class Recorder:
         self._records_failures = records_failures
         self._process = os.getpid()
         self._journal: JournalWriter | None = None
+        self._folded = b""  # the journal until it last rested
         self._in_flight: set[int] = set()
         self._is_folded = True
         self._folded_at = time.monotonic()
@@ -196,11 +202,12 @@ class Recorder:
         self._bytes_to_compare = 0
         self._said: set[str] = set()
         self.closed = False
+        self._locks: ExitStack | None = None
         self._senders: dict[int, Execution] = {}
         self._known: Mapping[str, Execution] = {}
         self._made: dict[int, list[_Earlier]] = {}  # by the hash of the form
         with ExitStack() as locks:
-            self._path = locks.enter_context(locked(path))
+            self._path = locks.enter_context(locked(path, patience_s=0))
             fold_left_journal(self._path, redactor, notice)
             self._start_from(_read(self._path), redactor)
             self._locks = locks.pop_all()
@@ -281,8 +288,6 @@ class Recorder:
                 f"{interaction.request.method} was sent. It was not sent.",
                 "Send it again while you record.",
             )
-        if self._journal is not None and not self._journal.is_in_place():
-            self._journal = self._journal.created_again()
         sender = self._senders.get(number) or current_execution()
         text, _ = self._text_of(interaction, sender)
         self._redact_again()
@@ -429,6 +434,8 @@ class Recorder:
     def _write(self, number: int, text: bytes, replaces: Iterable[str] = ()) -> None:
         if self._journal is None:
             self._begin_journal()
+        elif not self._journal.is_in_place():
+            self._journal = self._journal.created_again()
         assert self._journal is not None
         self._is_folded = False
         self._journal.write(number, text, replaces)
@@ -456,19 +463,20 @@ class Recorder:
     @property
     def _size(self) -> int:
         """How many bytes the cassette may have once it is folded."""
-        return self._kept_bytes + (0 if self._journal is None else self._journal.size)
+        written = 0 if self._journal is None else self._journal.size
+        return self._kept_bytes + len(self._folded) + written
 
     # -- what was recorded before ------------------------------------------------------------------
 
     def continue_run(self) -> None:
         """Go on with the run that this process recorded last."""
-        if self._journal is None:
-            self._known = self._before
+        if not self._own:
             self._own.update(self._before)
+            self._known = self._own
             if self._had_before:
                 _have_before.add(self._path)
 
-    def _sender_of(self, index: int) -> Execution | None:
+    def sender_of(self, index: int) -> Execution | None:
         """Return what recorded an interaction of the file in this run; None if an earlier one."""
         return self._known.get(digest_of(self._text(index))) if self._known else None
 
@@ -500,7 +508,7 @@ class Recorder:
                     (call[0] + 1, 0),
                     known[at].response,
                     known[at].attempt,
-                    self._sender_of(at),
+                    self.sender_of(at),
                     known[at].cell,
                 )
                 for call in found
@@ -560,7 +568,7 @@ class Recorder:
                 continue
             both = write, self.index.requests[index]
             is_unsure = any(replaced_in(self._matching.form(each)) for each in both)
-            sender = self._sender_of(index)
+            sender = self.sender_of(index)
             found.append(SentBefore(self.recording, index + 1, sender, is_unsure))
         return found
 
@@ -574,7 +582,7 @@ class Recorder:
 
     def current(self) -> FileRecording:
         """Return the recording so far; of one that stands aside, only what is new."""
-        if self.closed:
+        if self.closed or self.rests:
             is_there = version_of(self._path) is not None
             return read_cassette(self._path) if is_there else _read(self._path)
         parts = self._parts(is_whole=not self._is_aside)
@@ -582,22 +590,97 @@ class Recorder:
 
     def _parts(self, *, is_whole: bool = True) -> Parts:
         """Return the file's interactions that stay, and the texts of the new ones, in order."""
-        journal = Journal() if self._journal is None else self._journal.read()
         known = self.recording.interactions if is_whole else ()
-        return journal.added_to(known, [self._digests.get(at, "") for at in range(len(known))])
+        return self._new().added_to(known, [self._digests.get(at, "") for at in range(len(known))])
 
-    def fold_after_cell(self) -> None:
-        """Fold at the end of a cell, unless a write is on its way.
+    def _new(self) -> Journal:
+        """Return what this recording adds to the file as it was last read."""
+        return journal_in(self._folded + (b"" if self._journal is None else self._journal.data()))
 
-        A fold that takes long waits until a minute after the last one.
+    def fold_after_cell(self, *, rests: bool) -> bool:
+        """Fold at the end of a cell, unless a write is on its way. It then ``rests``, or not.
+
+        A fold that takes long waits until a minute after the last one. Returns whether it waits.
         """
-        if self.closed or self._is_aside or os.getpid() != self._process:
-            return
+        is_idle = self.closed or self.rests or self._is_aside
+        if is_idle or os.getpid() != self._process:
+            return False
         self._finish(True)
-        is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE
-        waits = is_large and time.monotonic() - self._folded_at < _PAUSE_S
+        is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE and not self._is_folded
+        waits = is_large and time.monotonic() - self._folded_at < PAUSE_S
         if not (waits or self._in_flight):
             self.fold()
+        self.say_new_shapes()
+        if rests and self._is_folded and not self._in_flight:
+            self._rest()
+        return waits
+
+    @property
+    def rests(self) -> bool:
+        """Whether others may record the cassette, until this recording wakes."""
+        return self._locks is None
+
+    def _rest(self) -> None:
+        """Release the lock until `wake`. The file is whole, so it needs no journal."""
+        if self._journal is not None:
+            self._folded += self._journal.data()
+            self._journal.close()
+            self._journal = None
+        if self._was_created and not self._new().by_request:
+            self._path.unlink(missing_ok=True)
+            self._version = None
+        self._was_created = False
+        locks = self._locks
+        self._locks = None
+        assert locks is not None, "it was locked until now"
+        with locks:
+            remove_journal(journal_of(self._path))
+
+    def wake(self) -> bool:
+        """Lock a recording that rests, and return whether others changed its cassette meanwhile.
+
+        Raises
+        ------
+        CassetteInUseError
+            Others are recording it.
+        """
+        if os.getpid() != self._process:
+            return False
+        with ExitStack() as locks:
+            locks.enter_context(locked(self._path, patience_s=0))
+            fold_left_journal(self._path, self.redactor, self._notice)
+            is_changed = version_of(self._path) != self._version
+            file = _read(self._path) if is_changed else self.recording
+            self._locks = locks.pop_all()
+        if is_changed:
+            self._follow_others(file)
+        return is_changed
+
+    def _follow_others(self, file: FileRecording) -> None:
+        """Go on from the file as it is. What others replaced stays replaced.
+
+        Somebody may have removed the file, or put an earlier one in its place. Then what is missing
+        of this run is added again.
+        """
+        own = self._new().by_request
+        known = set(self.recording.interactions)
+        self._folded = b""
+        self._replaced = None
+        self._known = self._own
+        self._start_from(file, self.redactor)
+        recording = file.interactions
+        others = {each for at, each in enumerate(recording) if not self.sender_of(at)} - known
+        there = set(digests_of(recording))
+        is_missing = False
+        for number, (digest, text) in own.items():
+            (each,) = read_interactions(text)
+            found = chain.from_iterable(self.index.find(each.request))
+            if digest not in there and others.isdisjoint(recording[at] for at in found):
+                if not is_missing:
+                    self._say_changed()
+                is_missing = True
+                self._senders[number] = self._own[digest]
+                self.append(each, number)
 
     def fold(self) -> None:
         """Write the cassette anew, from its file and the journal, which stays until the end."""
@@ -632,6 +715,9 @@ class Recorder:
         others = [each for each in recording.interactions if each not in own]
         self._start_from(replace(recording, interactions=others), self.redactor)
         self._digests = dict(enumerate(digests_of(others)))
+        self._say_changed()
+
+    def _say_changed(self) -> None:
         what = f"Another program changed {self._path} meanwhile. The recording is added to it."
         if not self._path.exists():
             what = (
@@ -644,13 +730,12 @@ class Recorder:
         """Remove credentials that were learned only after an interaction was written."""
         known = self._learned
         learned = self.redactor.learned
-        journal = self._journal
-        if journal is not None and learned != known:
-            for number, (digest, text) in journal.read().by_request.items():
+        if learned != known:
+            for number, (digest, text) in self._new().by_request.items():
                 if self.redactor.learned_in(text.decode(), known):
                     (interaction,) = read_interactions(text)
                     new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
-                    journal.write(number, new.encode())
+                    self._write(number, new.encode(), [digest])
                     self._own[digest_of(new.encode())] = self._own[digest]
         self._learned = learned
 
@@ -672,8 +757,10 @@ class Recorder:
         if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
+        if self._locks is None:
+            return bool(self._new().by_request)
         with self._locks:
-            if self._journal is None:
+            if self._journal is None and not self._folded:
                 return False
             try:
                 self._finish(True)
@@ -681,24 +768,23 @@ class Recorder:
                     self._finish(None)  # of a cell that goes on after a block that records
                 is_kept = self._end(ending or ("drop" if self._is_aside else "merge"))
             finally:
-                self._journal.close()
+                if self._journal is not None:
+                    self._journal.close()
             remove_journal(journal_of(self._path))
         return is_kept
 
     def _end(self, ending: Ending) -> bool:
         """Fold the recording as it ends, and return whether the cassette has something of it."""
-        journal = self._journal
-        assert journal is not None, "only then it is called"
         if ending == "drop":
             if self._is_aside:
                 self._dropped.clear()
-            for number, (_, text) in journal.read().by_request.items():
+            for number, (_, text) in self._new().by_request.items():
                 if self._is_aside or read_interactions(text)[0].response.broke_off:
-                    journal.write(number, b"")
+                    self._write(number, b"")
         if ending == "replace":
             self._dropped.update(range(len(self.recording)))
             self.recording = replace(self.recording, interactions=())
-        is_kept = bool(journal.read().by_request)
+        is_kept = bool(self._new().by_request)
         if is_kept or self._dropped:
             self.fold()
         elif self._was_created:

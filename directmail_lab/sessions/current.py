@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial, update_wrapper
@@ -22,7 +21,7 @@ from ..cassettes import (
 from ..cassettes.library import cassette_name
 from ..credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
 from ..display import plural
-from ..errors import AddressError, CassetteInUseError, NotConnectedError, NotRecordedError
+from ..errors import AddressError, NotConnectedError, NotRecordedError
 from ..settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
@@ -54,8 +53,7 @@ class _Current:
     """The session that the module-level calls use, and the callbacks for when it changes.
 
     It also keeps what the last form of `login` asked for, the last mode of `record` that replays
-    because there was no key, whether writes may be sent after the last change of mode, and the
-    sessions that somebody still has, such as IPython in ``Out``.
+    because there was no key, and whether writes may be sent after the last change of mode.
     """
 
     def __init__(self) -> None:
@@ -64,7 +62,6 @@ class _Current:
         self.asked: dict[str, Any] = {}
         self.without_key: tuple[ModeChange, Callable[[], ModeChange]] | None = None
         self.may_write = True
-        self.opened: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 _current = _Current()
@@ -179,7 +176,6 @@ def make_current(opened: Session | None) -> None:
     """Make a session the current one; with None, there is no current session."""
     _current.session = opened
     if opened is not None:
-        _current.opened.add(opened)
         transport_of(opened).may_write = _current.may_write
     for callback in list(_current.callbacks.values()):
         callback()
@@ -309,7 +305,7 @@ def record(
     asked = variable(LIVE_VARIABLE)
     is_live = live if asked is None else asked != "0"
     if not rules_of(record_mode).sends or _connect_with_key():
-        return _record(session(), cassette, record_mode=record_mode, live=is_live, **options)
+        return session().record(cassette, record_mode=record_mode, live=is_live, **options)
     if is_live:
         raise NotConnectedError(
             "There is no key, and this run must be live.",
@@ -325,23 +321,6 @@ def record(
     _current.without_key = change, again
     vars(change)["_ipython_display_"] = lambda: None  # it was just said
     return change
-
-
-def _record(opened: Session, cassette: str | Path, **options: Any) -> ModeChange:
-    """Record in a session. An earlier current session stops recording the same cassette."""
-    try:
-        return opened.record(cassette, **options)
-    except CassetteInUseError:
-        path = new_cassette_path(cassette, opened._folders)
-        is_own = False
-        for each in _current.opened:
-            own = open_cassette(each)
-            if each is not opened and own is not None and own.path == path:
-                own.close()
-                is_own = True
-        if not is_own:
-            raise
-        return opened.record(cassette, **options)
 
 
 def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[ModeChange, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
@@ -91,6 +91,12 @@ class Mode:
 
     def __str__(self) -> str:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
+
+    def held(self) -> AbstractContextManager[Iterable[float]]:
+        """Return the block in which a recording stays locked: see `Cassette.held`."""
+        if self.cassette is None or not self.cassette.records:
+            return nullcontext(())
+        return self.cassette.held()
 
     def pause(self) -> None:
         """End the recording to the cassette, which writes its file and releases its lock."""
@@ -185,6 +191,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if given is not None:
                 return given
         mode = self.mode
+        with mode.held() as pauses:
+            for pause_s in pauses:
+                time.sleep(pause_s)
+            return self._respond(request, mode)
+
+    def _respond(self, request: httpx.Request, mode: Mode) -> httpx.Response:
         call = call_of(request)
         sending = self._guard(request, mode)
         if sending is not UNGUARDED or mode.cassette is not None:
@@ -206,6 +218,12 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if given is not None:
                 return given
         mode = self.mode
+        with mode.held() as pauses:
+            for pause_s in pauses:
+                await asyncio.sleep(pause_s)
+            return await self._arespond(request, mode)
+
+    async def _arespond(self, request: httpx.Request, mode: Mode) -> httpx.Response:
         call = call_of(request)
         sending = self._guard(request, mode)
         if sending is not UNGUARDED or mode.cassette is not None:
