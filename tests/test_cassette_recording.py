@@ -205,7 +205,7 @@ def test_a_re_recording_does_not_write_through_a_link(tour):
     assert not victim.exists()
 
 
-@pytest.mark.parametrize(("every_s", "times"), [(0.0, 6), (60.0, 4)])
+@pytest.mark.parametrize(("every_s", "times"), [(0.0, 5), (60.0, 3)])
 def test_a_recording_is_synced_to_disk_meanwhile_and_at_its_end(
     tmp_path, monkeypatch, every_s, times
 ):

@@ -200,7 +200,7 @@ class JournalWriter:
         self._path = path
         self._about = about
         self._mode = mode
-        self._synced_at = 0.0
+        self.synced_at = 0.0
         self.size = 0
         patiently(lambda: path.unlink(missing_ok=True))
         # O_EXCL: never through a link that another process has made.
@@ -211,8 +211,8 @@ class JournalWriter:
         """Write the text of an interaction, or none to remove it. A full disk changes nothing."""
         about = {"request": request, "size": len(text), "replaces": list(replaces)}
         self._append(about, text)
-        if time.monotonic() - self._synced_at >= _FSYNC_EVERY_S:
-            self._synced_at = time.monotonic()
+        if time.monotonic() - self.synced_at >= _FSYNC_EVERY_S:
+            self.synced_at = time.monotonic()
             os.fsync(self._file)
 
     def data(self) -> bytes:
@@ -241,10 +241,11 @@ class JournalWriter:
         os.close(self._file)
         return new
 
-    def close(self) -> None:
-        """Close the file, which stays."""
+    def close(self, *, is_folded: bool) -> None:
+        """Close the file, which stays. It is not synced to disk if it ``is_folded``."""
         with suppress(OSError):
-            os.fsync(self._file)
+            if not is_folded:
+                os.fsync(self._file)
         os.close(self._file)
 
     def _append(self, about: Mapping[str, object], text: bytes) -> None:

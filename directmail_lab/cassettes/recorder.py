@@ -192,7 +192,8 @@ class Recorder:
         self._records_failures = records_failures
         self._process = os.getpid()
         self._journal: JournalWriter | None = None
-        self._folded = b""  # the journal until it last rested
+        self._folded = b""  # the journal until the recording last rested
+        self._synced_at = 0.0
         self._in_flight: set[int] = set()
         self._is_folded = True
         self._folded_at = time.monotonic()
@@ -459,6 +460,7 @@ class Recorder:
             {"base_url": self._metadata.get("base_url"), "is_aside": self._is_aside},
             self._path.stat().st_mode & 0o777,
         )
+        self._journal.synced_at = self._synced_at
 
     @property
     def _size(self) -> int:
@@ -624,7 +626,8 @@ class Recorder:
         """Release the lock until `wake`. The file is whole, so it needs no journal."""
         if self._journal is not None:
             self._folded += self._journal.data()
-            self._journal.close()
+            self._synced_at = self._journal.synced_at
+            self._journal.close(is_folded=True)
             self._journal = None
         if self._was_created and not self._new().by_request:
             self._path.unlink(missing_ok=True)
@@ -769,7 +772,7 @@ class Recorder:
                 is_kept = self._end(ending or ("drop" if self._is_aside else "merge"))
             finally:
                 if self._journal is not None:
-                    self._journal.close()
+                    self._journal.close(is_folded=self._is_folded)
             remove_journal(journal_of(self._path))
         return is_kept
 
