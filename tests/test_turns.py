@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
+from threading import Timer
 
+import httpx
 import pytest
 from cassette_samples import (
     BASE_URL,
@@ -22,10 +27,13 @@ from cassette_samples import (
     paths_in,
     recorded,
 )
+from cells import GET, CountingService, Kernel, Notebook
 
 from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.exchange.values import Interaction
+from directmail_lab.sessions.session import Session, open_cassette
 
 
 def rest(cassette: Cassette) -> None:
@@ -186,19 +194,40 @@ def tour(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def holder(tour: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another program, which records the cassette until it gets a line."""
-    code = (
-        "from cassette_samples import *; c = opened(Path(sys.argv[1])); print(flush=True)\n"
-        "input(); c.record(answered(get('/theirs'))); c.close(); input()"
-    )
-    command = [sys.executable, "-c", code, str(tour)]
-    place = {"cwd": Path(__file__).parent, "env": {**os.environ, "JPY_SESSION_NAME": "/a/b.ipynb"}}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **place, **pipes) as other:  # type: ignore[call-overload]
-        other.stdout.readline()
-        yield other
-        other.kill()
+def holder_of() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start other programs, which record a cassette until they get a line."""
+    started = []
+
+    def start(path: Path, base_url: str = BASE_URL) -> subprocess.Popen[str]:
+        code = (
+            "from cassette_samples import *; c = opened(Path(sys.argv[1]), base_url=sys.argv[2])\n"
+            "print(flush=True); input()\n"
+            "c.record(answered(get('/theirs', base=sys.argv[2]))); c.close(); input()"
+        )
+        command = [sys.executable, "-c", code, str(path), base_url]
+        program = {**os.environ, "JPY_SESSION_NAME": "/a/b.ipynb"}
+        place = {"cwd": Path(__file__).parent, "env": program}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, **place, **pipes))  # type: ignore[call-overload]
+        started[-1].stdout.readline()
+        return started[-1]
+
+    yield start
+    for each in started:
+        with each:
+            each.kill()
+
+
+@pytest.fixture
+def holder(tour: Path, holder_of: Callable[..., subprocess.Popen[str]]) -> subprocess.Popen[str]:
+    return holder_of(tour)
+
+
+def end_of(holder: subprocess.Popen[str]) -> None:
+    """Let another program end its recording."""
+    assert holder.stdin is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
 
 
 def test_a_second_program_is_refused_until_the_first_has_ended(tour, holder, monkeypatch):
@@ -219,8 +248,7 @@ def test_a_program_waits_for_the_turn_of_another_one_and_says_so_once(tour, hold
 
     def end(notice: str) -> None:
         said.append(notice)
-        holder.stdin.write("\n")
-        holder.stdin.flush()
+        end_of(holder)
 
     with opened(tour, "new_episodes", notice=end) as cassette:
         assert cassette.play(get("/theirs"))
@@ -291,3 +319,124 @@ def test_a_kill_anywhere_in_a_hand_over_loses_nothing(tmp_path, is_changed):
         if not status:
             break
     assert stop > 60
+
+
+def test_an_async_request_that_waits_does_not_block_its_event_loop(service, holder_of):
+    session = Session(service.base_url, ApiKey(service.api_key))
+    session.record("tour")
+    cassette = open_cassette(session)
+    assert cassette is not None
+    rest(cassette)
+    holder = holder_of(cassette.path, service.base_url)
+
+    async def tick() -> None:
+        for _ in range(9):
+            await asyncio.sleep(0)
+        end_of(holder)
+
+    async def both() -> httpx.Response:
+        response, _ = await asyncio.gather(session.async_client.get("/v1/users/me"), tick())
+        return response
+
+    with session:
+        assert asyncio.run(both()).status_code == 200
+    theirs, _ = read_cassette(cassette.path)
+    assert theirs.request.uri.endswith("/theirs")
+
+
+# -- real kernels ----------------------------------------------------------------------------------
+
+POST = (
+    "try: print(dm.post('/v1/letters', json={{'to': {!r}}}, if_sent={!r}).status_code)\n"
+    "except dm.errors.AlreadySentError as error: print('refused:', error)"
+)
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Kernel]:
+    with closing(Kernel()) as kernel:
+        yield kernel
+
+
+@pytest.fixture(scope="module")
+def report() -> Iterator[Kernel]:
+    with closing(Kernel()) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def counting() -> Iterator[CountingService]:
+    with closing(CountingService()) as service:
+        yield service
+
+
+@pytest.mark.slow
+def test_two_kernels_record_one_notebook_in_turn(tab, report, counting, tmp_path):
+    """Each knows what the other sent, and the newest response of each cell stays."""
+    notebook = Notebook(tmp_path, {"A": GET, "B": GET})
+    for kernel in (tab, report):
+        notebook.open(kernel, counting)
+    assert notebook.run(tab, "A", "B") == ["1", "2"]
+    assert notebook.run(report, "A") == ["3"]
+    assert notebook.execute(tab, POST.format("Ann", "refuse"), "C") == "200"
+    assert "refused: POST" in notebook.execute(report, POST.format("Ann", "refuse"), "C")
+    assert "Nothing was sent" in notebook.execute(report, POST.format("Ann", "keep"), "D")
+    assert notebook.execute(report, POST.format("Bob", "keep"), "D") == "200"
+    assert "Nothing was sent" in notebook.execute(tab, POST.format("Bob", "keep"), "E")
+    assert notebook.run(tab, "B") == ["4"]
+    tab.kill()
+    assert notebook.run(report, "B") == ["5"]
+
+    assert counting.counts["POST"] == 2
+    found = read_cassette(notebook.cassette).interactions
+    assert [json.loads(each.response.body)["n"] for each in found] == [3, 5, 3, 3]
+    assert list(notebook.cassette.parent.iterdir()) == [notebook.cassette]
+
+
+@pytest.mark.slow
+def test_a_kernel_waits_for_the_end_of_the_cell_that_records(tab, report, counting, tmp_path):
+    notebook = Notebook(tmp_path, {"A": GET})
+    for kernel in (tab, report):
+        notebook.open(kernel, counting)
+    reached = counting.holds_after(1)
+    tab.start(f"{GET}\n{GET}", "A")
+    assert reached.wait(60)
+    Timer(1, counting.release).start()
+
+    assert notebook.run(report, "A") == ["3"]
+
+
+TASK = (
+    "import asyncio\nasync def later():\n    await go.wait()\n"
+    "    await dm.session().async_client.get('/v1/n')\n"
+    "go = asyncio.Event(); task = asyncio.create_task(later())"
+)
+THREAD = (
+    "import threading\ndef later():\n    go.wait(); dm.get('/v1/n')\n"
+    "go = threading.Event(); threading.Thread(target=later).start()"
+)
+LARGE = (
+    "from directmail_lab.cassettes import cassette, recorder\n"
+    f"recorder._MOST_BYTES_FOLDED_AT_ONCE = 0; cassette.PAUSE_S = recorder.PAUSE_S = 1\n{GET}"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("begins", "goes_on"), [(TASK, "go.set()"), (THREAD, "go.set()"), (LARGE, "0")]
+)
+def test_what_is_recorded_after_its_cell_is_folded_at_once_or_in_time(
+    tab, counting, tmp_path, begins, goes_on
+):
+    """A task or a thread goes on after its cell, and the fold of a large cassette waits."""
+    notebook = Notebook(tmp_path, {})
+    tab.restart()
+    notebook.open(tab, counting)
+    notebook.execute(tab, begins, "A")
+    notebook.execute(tab, goes_on, "B")
+    until = time.monotonic() + 60
+    while counting.counts["GET"] == 0 or len([*notebook.cassette.parent.iterdir()]) > 1:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+    assert len(read_cassette(notebook.cassette)) == 1

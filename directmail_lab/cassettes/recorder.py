@@ -449,6 +449,7 @@ class Recorder:
             self._replace_file([])
         elif self._replaced is not None:
             kept = self._keep(self._replaced).name
+            _have_before.add(self._path)
             self._replace_file(list(self.recording.interactions))
             self._notice(
                 f"Cassette {self._path.stem!r} begins anew. What was recorded at "

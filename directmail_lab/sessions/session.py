@@ -333,7 +333,8 @@ class Session:
         replace
             Whether to begin a cassette anew that was recorded at another
             service address. Its file is kept as ``NAME.before.yaml``, which no
-            list has. A cassette has the responses of one address; all addresses
+            list has, and which the next run that changes the fields of a
+            response replaces. A cassette has the responses of one address; all addresses
             of this machine are one.
         before_record
             A function that gets each `Interaction` before it is redacted. It
@@ -347,8 +348,10 @@ class Session:
             There is no key; for `directmail_lab.record`, no such cassette
             either, or the call must be ``live``.
         CassetteInUseError
-            Another recording writes the same cassette. If that is the recording
-            of an earlier current session of this process, it ends instead.
+            Another program records the same cassette, and still does so after
+            10 seconds. A request raises this, too. A notebook locks a cassette
+            only from the first request of a cell to the end of that cell;
+            others may record in between, and it knows then what they sent.
         CassetteError
             The cassette cannot be read or written, its name leads out of the
             folder, or it was recorded at another service address: see

@@ -194,22 +194,19 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         with mode.held() as pauses:
             for pause_s in pauses:
                 time.sleep(pause_s)
-            return self._respond(request, mode)
-
-    def _respond(self, request: httpx.Request, mode: Mode) -> httpx.Response:
-        call = call_of(request)
-        sending = self._guard(request, mode)
-        if sending is not UNGUARDED or mode.cassette is not None:
-            request.read()
-        played = _played_for(request, call, mode)
-        if played:
-            if mode.latency_factor:
-                time.sleep(_pause_s(mode, played[-1]))
-            return self._played(request, call, played, mode)
-        with sending as earlier:
-            if earlier is None:
-                return mode.inner.handle_request(request)
-        return self._earlier_response(request, earlier, mode)
+            call = call_of(request)
+            sending = self._guard(request, mode)
+            if sending is not UNGUARDED or mode.cassette is not None:
+                request.read()
+            played = _played_for(request, call, mode)
+            if played:
+                if mode.latency_factor:
+                    time.sleep(_pause_s(mode, played[-1]))
+                return self._played(request, call, played, mode)
+            with sending as earlier:
+                if earlier is None:
+                    return mode.inner.handle_request(request)
+            return self._earlier_response(request, earlier, mode)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if self.respond is not None:
@@ -221,26 +218,23 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         with mode.held() as pauses:
             for pause_s in pauses:
                 await asyncio.sleep(pause_s)
-            return await self._arespond(request, mode)
-
-    async def _arespond(self, request: httpx.Request, mode: Mode) -> httpx.Response:
-        call = call_of(request)
-        sending = self._guard(request, mode)
-        if sending is not UNGUARDED or mode.cassette is not None:
-            await request.aread()
-        played = _played_for(request, call, mode)
-        if played:
-            if mode.latency_factor:
-                await asyncio.sleep(_pause_s(mode, played[-1]))
-            stored = played[-1].response
-            if stored.cut == "aborted" and not stored.status and not is_write(request):
-                # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
-                await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
-            return self._played(request, call, played, mode)
-        with sending as earlier:
-            if earlier is None:
-                return await mode.inner.handle_async_request(request)
-        return self._earlier_response(request, earlier, mode)
+            call = call_of(request)
+            sending = self._guard(request, mode)
+            if sending is not UNGUARDED or mode.cassette is not None:
+                await request.aread()
+            played = _played_for(request, call, mode)
+            if played:
+                if mode.latency_factor:
+                    await asyncio.sleep(_pause_s(mode, played[-1]))
+                stored = played[-1].response
+                if stored.cut == "aborted" and not stored.status and not is_write(request):
+                    # The caller cancelled it, as `asyncio.timeout` does, and waits for that again.
+                    await asyncio.sleep(_pause_s(mode, played[-1], 1.0) + _LATE_S)
+                return self._played(request, call, played, mode)
+            with sending as earlier:
+                if earlier is None:
+                    return await mode.inner.handle_async_request(request)
+            return self._earlier_response(request, earlier, mode)
 
     def _played(
         self, request: httpx.Request, call: Call, played: list[Played], mode: Mode
