@@ -334,8 +334,8 @@ class Session:
             Whether to begin a cassette anew that was recorded at another
             service address. Its file is kept as ``NAME.before.yaml``, which no
             list has, and which the next run that changes the fields of a
-            response replaces. A cassette has the responses of one address; all addresses
-            of this machine are one.
+            response replaces. A cassette has the responses of one address; all
+            addresses of this machine are one.
         before_record
             A function that gets each `Interaction` before it is redacted. It
             returns the interaction to record, or None to leave it out. The
