@@ -673,16 +673,18 @@ class Recorder:
         self._known = self._own
         self._start_from(file, self.redactor)
         recording = file.interactions
-        others = {each for at, each in enumerate(recording) if not self.sender_of(at)} - known
-        there = set(digests_of(recording))
-        is_missing = False
+        there = dict(zip(digests_of(recording), recording, strict=True))
+        others = {each for digest, each in there.items() if digest not in self._own} - known
+        is_said = False
         for number, (digest, text) in own.items():
+            if digest in there:
+                continue
             (each,) = read_interactions(text)
             found = chain.from_iterable(self.index.find(each.request))
-            if digest not in there and others.isdisjoint(recording[at] for at in found):
-                if not is_missing:
+            if others.isdisjoint(recording[at] for at in found):
+                if not is_said:
                     self._say_changed()
-                is_missing = True
+                is_said = True
                 self._senders[number] = self._own[digest]
                 self.append(each, number)
 
