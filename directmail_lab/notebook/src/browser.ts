@@ -7,10 +7,7 @@ import type { Response, Send } from "./protocol";
 
 export { createBrowser };
 
-/* What is typed in each widget's form: a cell that is moved shows its widget anew. */
-const drafts = new WeakMap<object, object>();
-
-function render({ model, el }: Context) {
+function render({ model, el }: Context, draft: object) {
   const id = newId(); // other views of this widget get the same messages
   const pending = new Map<string, (response: Response) => void>();
   const root = div("dml-hides-next");
@@ -37,11 +34,10 @@ function render({ model, el }: Context) {
     return URL.createObjectURL(new Blob(buffers, { type: "text/javascript" }));
   };
   el.append(root);
-  drafts.set(model, drafts.get(model) ?? {});
   const browser = createBrowser(root, {
     send,
     loadEditor,
-    draft: drafts.get(model),
+    draft,
     onChange: (callback) => (listener = callback),
     onSelect: (number) => send({ action: "select", number }),
   });
@@ -52,4 +48,8 @@ function render({ model, el }: Context) {
   };
 }
 
-export default { render };
+/** Called once for each widget. A cell that is moved shows its widget anew, with what was typed in its form. */
+export default () => {
+  const draft = {};
+  return { render: (context: Context) => render(context, draft) };
+};
