@@ -247,26 +247,18 @@ def _without_repetition(cells: dict[str, list[str]]) -> list[str]:
     """Remove the columns that say the same in each row, or repeat another; say which."""
     notes = []
     same = []
-    empty = []
-    before: list[str] = []
     kept = ""
     for name, texts in list(cells.items()):
-        is_constant = len(set(texts)) == 1 and (len(texts) > 1 or not texts[0])
-        if not is_constant and texts != before:
-            before = texts
+        if len(set(texts)) == 1 and (len(texts) > 1 or not texts[0]):
+            same.append(f"{name} {texts[0] or 'empty'}")
+        elif texts == cells.get(kept):
+            notes.append(f"The column {name} says the same as {kept}.")
+        else:
             kept = name
             continue
         del cells[name]
-        if texts == before:
-            notes.append(f"The column {name} says the same as {kept}.")
-        elif texts[0]:
-            same.append(f"{name} {texts[0]}")
-        else:
-            empty.append(name)
     if same:
         notes.append(f"The same in each row: {', '.join(same)}.")
-    if empty:
-        notes.append(f"Empty: {', '.join(empty)}.")
     return notes
 
 

@@ -73,15 +73,6 @@ def test_tab_completes_paths_and_cassettes(tab, text, offered):
     assert tab(text) == offered
 
 
-def test_tab_offers_the_templates_of_the_session():
-    """Their paths need not have been seen. In an f-string, the name of an id is a variable."""
-    dm.connect("https://api.test", "key", templates=["/v1/lists", "/v1/lists/{list_id}/it's"])
-    context: Any = SimpleNamespace(text_until_cursor='dm.get("/v1/l')
-    found = [each.text for each in complete(context)["completions"]]
-
-    assert found == ["/v1/lists", "/v1/lists/{list_id}/it%27s"]
-
-
 @pytest.mark.posix("names")
 def test_what_tab_offers_of_a_strangers_file_runs_nothing():
     """A cell that takes it has a path or a name and no code, whatever quotes it has."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
 
 _MOST = 200
-_WORD = 24  # characters: a longer word may be broken
+_NARROW = 60  # columns
+_NAME = 24  # characters: a longer name may be broken
 _UNBOUNDED = 10_000  # columns: a program that reads a pipe finds each row on one line
 
 FOUND = typer.Exit(1)
@@ -59,7 +60,7 @@ def print_any_text() -> None:
 def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     """Print these columns, except empty ones, and ``attrs["notes"]`` below.
 
-    At a terminal, long texts are wrapped. If it is too narrow, each value has its own line.
+    At a terminal, long texts are wrapped. If it is narrow, each value has its own line.
     """
     from rich.console import Console
     from rich.table import Table
@@ -69,22 +70,17 @@ def show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     table = Table(box=None, pad_edge=False)
     cells = {name: cell_texts(frame[name]) for name in columns}
     shown = {name: texts for name, texts in cells.items() if any(texts)}
-    needed = -2
     for name, texts in shown.items():
         side: JustifyMethod = "right" if is_number(frame[name]) else "left"
-        longest = min(_WORD, max(map(len, " ".join([name, *texts]).split())))
-        table.add_column(name, justify=side, overflow="fold", min_width=longest)
-        needed += longest + 2
-    rows = [
-        [f"{text[:_MOST]}…" if len(text) > _MOST else text for text in row]
-        for row in zip(*shown.values(), strict=True)
-    ]
-    if needed > console.width:
-        for row in rows:
+        whole = min(_NAME, max(map(len, texts))) if name == columns[0] else None
+        table.add_column(name, justify=side, overflow="fold", min_width=whole)
+    is_narrow = console.width < _NARROW
+    for values in zip(*shown.values(), strict=True):
+        row = [f"{text[:_MOST]}…" if len(text) > _MOST else text for text in values]
+        table.add_row(*row)
+        if is_narrow:
             console.print(*map(": ".join, zip(shown, row, strict=True)), "", sep="\n")
-    elif rows:
-        for row in rows:
-            table.add_row(*row)
+    if len(frame) and not is_narrow:
         console.print(table)
     notes = frame.attrs.get("notes", [])
     if notes:

@@ -72,7 +72,7 @@ def _cassettes(_: re.Match[str]) -> Iterable[str]:
 def _paths(_: re.Match[str]) -> Iterable[str]:
     """Return the paths that the current session or its cassette has seen, except those with 404.
 
-    Its templates follow, with the names of their ids. All are percent-encoded as they are sent.
+    They are percent-encoded as they are sent.
     """
     from ..sessions.current import current_session
     from ..sessions.session import open_cassette
@@ -86,9 +86,7 @@ def _paths(_: re.Match[str]) -> Iterable[str]:
         recordings.append(cassette.recording())
     readings = [reading for recording in recordings for reading in recording.readings()]
     seen = {each.path for each in readings if each.status != 404 and not each.elsewhere}
-    sent = "/%:;=@!$&()*+,~"
-    templates = [quote(template, safe=f"{sent}{{}}") for template in session.templates]
-    return [*(quote(path, safe=sent) for path in sorted(seen)), *templates]
+    return [quote(path, safe="/%:;=@!$&()*+,~") for path in sorted(seen)]
 
 
 def _members(match: re.Match[str]) -> Iterable[str]:
