@@ -489,6 +489,8 @@ DOT = "iVBORw0KGgo="
         (" ![](images/no.png)", "the picture images/no.png."),
         (" [data](no%20data.csv)", "the file no%20data.csv."),
         (" <iframe src='a.html'></iframe>", "an embedded page."),
+        ({"text/latex": "$1$", "text/plain": "x"}, "a formula, of which the LaTeX stands above."),
+        (" $$1$$", "a formula, of which the LaTeX stands above."),
     ],
 )
 def test_what_a_page_cannot_show_is_named_in_its_place_and_in_a_warning(content, note):

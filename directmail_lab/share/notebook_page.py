@@ -45,6 +45,7 @@ _ATTRIBUTE = r'(?:[^>"]|"[^"]*")*?'
 _IMAGE = re.compile(f'<img {_ATTRIBUTE}src="([^"]*)"{_ATTRIBUTE}>')
 _LINK = re.compile(f'(?s)<a {_ATTRIBUTE}href="([^"]*)"{_ATTRIBUTE}>(.*?)</a>')
 _NOTE = re.compile('<em class="not-shown">Not shown here: (.*?)</em>')
+_FORMULA = re.compile(r"\$\$|\\begin\{")
 _HEADING = re.compile(r'(?s)<h([1-3]) id="([^"]+)">(.*?)<a class="anchor-link"')
 # Characters of a page that has a table of contents, and those that a picture stands for.
 _TWO_SCREENS = 4000
@@ -158,6 +159,8 @@ def page_of(
                 "Save it in JupyterLab, and try again.",
             ) from None
         for cell in read.cells:
+            if cell.cell_type == "markdown" and _FORMULA.search(cell.source):
+                cell.source += f"\n\n{_LATEX_ONLY}"
             for output in cell.get("outputs", ()):
                 _choose_what_is_shown(output.get("data", {}))
         resources = {"metadata": {"name": title}, "style": _STYLE.read_text("utf-8")}
@@ -183,6 +186,8 @@ def _choose_what_is_shown(data: dict[str, Any]) -> None:
         del data["text/html"]
     elif kinds and not is_ours and kinds.isdisjoint(_SHOWN):
         data["text/html"] = _note(" ".join(kinds))
+    elif "text/latex" in kinds and kinds.isdisjoint(_SHOWN[:-2]):
+        data["text/html"] = f"<p>{html.escape(data['text/latex'])}</p>{_LATEX_ONLY}"
     elif RUN_FOR_FORM in data.get("text/plain", ""):
         data.clear()
 
@@ -195,6 +200,9 @@ def _note(lost: str) -> str:
 
 def _not_shown(what: str) -> str:
     return f'<em class="not-shown">Not shown here: {html.escape(what)}.</em>'
+
+
+_LATEX_ONLY = _not_shown("a formula, of which the LaTeX stands above")
 
 
 def _allowed(markup: object, files: Mapping[str, bytes | None], has_links: bool) -> str:
