@@ -242,6 +242,20 @@ def test_the_traceback_of_a_bug_shows_the_line_but_not_the_key(run, monkeypatch,
         assert KEY not in text
 
 
+def test_the_traceback_of_a_body_that_the_caller_reads_does_not_show_the_key(monkeypatch):
+    """Its frames are below a loop of the caller, and not below a call of ours."""
+    read = "httpcore._sync.http11.HTTP11Connection._receive_response_body"
+    with FaultyService(api_key=KEY) as service, Session(service.base_url, ApiKey(KEY)) as session:
+        with session.client.stream("GET", "/v1/users/me") as response:
+            monkeypatch.setattr(read, planted_bug)
+            with pytest.raises(LookupError, match="planted") as caught:
+                list(response.iter_raw())
+        shown = str(caught.getrepr(showlocals=True, tbfilter=False))
+
+    assert "http11.py" in shown
+    assert KEY not in shown
+
+
 def test_a_bug_leaves_the_locals_of_an_exception_that_the_caller_handles(monkeypatch):
     """These locals belong to the caller, who may inspect them in the debugger."""
 
