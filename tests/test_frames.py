@@ -214,6 +214,8 @@ def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(name, says, wa
 @pytest.mark.parametrize(
     ("body", "rows"),
     [
+        ({"currency": "EUR", "lines": [{"id": 1}, {"id": 2}]}, 1),  # no usual name of a list
+        ({"currency": "", "lines": [{"id": 1}, {"id": 2}]}, 2),
         ({"order_id": 2, "total": 2, "items": [{"id": 1}, {"id": 2}]}, 1),
         ({"items": [{"id": 1}, {"id": 2}], "page": 1, "total": 2, "next": None}, 2),
         ({"items": [{"id": 1}], "page": 2, "total": 3}, 1),
@@ -221,7 +223,10 @@ def test_a_page_of_a_list_has_a_row_for_each_record_and_a_warning(name, says, wa
         ({"id": 1, "next": "/v1/letters/2"}, 1),
         ({"result": {"records": [{"id": 1}, {"id": 2}], "total": 2}, "count": 2}, 2),
     ],
-    ids=["a record with a list", "a whole list", "the last page", "an array", "a record", "deep"],
+    ids=[
+        *("a list of an unusual name", "beside an empty text"),
+        *("a record with a list", "a whole list", "the last page", "an array", "a record", "deep"),
+    ],
 )
 def test_what_is_no_page_or_whole_gives_no_warning(body, rows):
     """A list is unwrapped if nothing but page data is beside it."""
