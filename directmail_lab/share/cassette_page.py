@@ -42,7 +42,7 @@ style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'">
 </head>
 <body>
 <h1>{title}</h1>
-<p>{about}. Click an address to open the interaction. Your browser's search (Ctrl+F) looks into all
+<p>{about}. Click a path to open the interaction. Your browser's search (Ctrl+F) looks into all
 of them.</p>
 <table>
 <thead><tr>
@@ -52,7 +52,7 @@ of them.</p>
 <th>Status</th>
 <th class="number wide">Remaining</th>
 <th class="number wide">ms</th>
-<th class="address">Address</th>
+<th class="address">Path</th>
 </tr></thead>
 <tbody>
 {rows}

@@ -23,6 +23,7 @@ from .jupyter import (
     run_all,
     run_cells,
     save,
+    wait_for,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def as_reader(page: Page, server: Server, name: str) -> list[str]:
     run_all(page)
     become(server, "author")
     assert before != [""] * len(before), "the author's outputs were saved"
+    wait_for(page, lambda: "" not in shown(page))
     return shown(page)
 
 

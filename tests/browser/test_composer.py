@@ -384,6 +384,21 @@ def test_a_key_that_was_sent_and_what_is_typed_are_in_no_file(new_page, server):
     assert leaks(server.home, KEY, TYPED) == []
 
 
+def test_nothing_of_the_head_is_cut_beside_jupyterlabs_list_of_files(page, server, service):
+    """Its title may be: the rest is as wide as its text, and within the panel."""
+    root = explore(page, server, service, "dm.me(); dm.get('/v1/nowhere')")
+    expect(root.get_by_role("button", name="1 failed")).to_be_visible()
+    cut = root.evaluate(
+        "root => [...root.querySelectorAll('.dml-top > .dml-soft, .dml-top button')].filter("
+        "each => each.scrollWidth > each.clientWidth ||"
+        " each.getBoundingClientRect().right > root.getBoundingClientRect().right)"
+        ".map(each => each.textContent)"
+    )
+
+    assert root.get_by_text("2 interactions").is_visible()
+    assert cut == []
+
+
 def test_a_draft_stays_until_it_is_replaced_twice(page, server, service):
     """Not even a moved cell, which shows the panel anew, loses it."""
     root = explore(page, server, service, "dm.me()")
