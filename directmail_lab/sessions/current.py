@@ -20,7 +20,7 @@ from ..cassettes import (
 )
 from ..cassettes.library import cassette_name
 from ..credentials import ApiKey, as_api_key, find_api_key, forget_api_key, remembered_api_key
-from ..display import plural
+from ..display import plural, wrapped
 from ..errors import AddressError, NotConnectedError, NotRecordedError
 from ..settings import (
     API_KEY_VARIABLE,
@@ -316,7 +316,8 @@ def record(
     if asked is not None:  # as `share` runs a notebook for its readers
         sys.stdout.write(f"This is {replay}.\n")
     else:
-        sys.stderr.write(f"Warning: no key, so this is {replay}. Sign in to record again.\n")
+        what = wrapped(f"Warning: no key, so this is {replay}.\nSign in to record again.")
+        sys.stderr.write(f"{what}\n")
     again = partial(record, cassette, record_mode=record_mode, live=live, **options)
     _current.without_key = change, again
     vars(change)["_ipython_display_"] = lambda: None  # it was just said
