@@ -97,8 +97,8 @@ class _Cells:
         self._shell: Any = None
         self._running: ContextVar[Execution] = ContextVar("running")
         self._of_threads = threading.local()
-        self.without_shell = Execution()
-        self.latest = self.without_shell
+        self._without_shell = Execution()
+        self.latest = self._without_shell
         self._message: Any = None
         self._made: dict[str, Execution] = {}
         self.seen: set[str | None] = set()
@@ -106,7 +106,7 @@ class _Cells:
     def current(self) -> Execution:
         shell = running_ipython()
         if shell is None:
-            return self.without_shell
+            return self._without_shell
         if shell is not self._shell:
             self._follow(shell)
         here = self._running.get(None)
@@ -169,8 +169,7 @@ def current_cell() -> Execution:
 
 def is_between_cells() -> bool:
     """Return whether this is a notebook, and none of its cells is being executed."""
-    is_notebook = _cells.current() is not _cells.without_shell
-    return is_notebook and _cells.latest.ended is not None
+    return _cells.latest.ended is not None and running_ipython() is not None
 
 
 def has_executed(cells: set[str | None]) -> bool:

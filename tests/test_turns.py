@@ -43,8 +43,8 @@ def rest(cassette: Cassette) -> None:
 
 def wake(cassette: Cassette) -> None:
     """Begin a request."""
-    with cassette.held() as pauses:
-        assert list(pauses) == []
+    assert list(cassette.hold()) == []
+    cassette.release()
 
 
 def bodies(path: Path) -> list[tuple[str, bytes]]:
@@ -174,10 +174,11 @@ def test_a_damaged_file_is_an_error_before_anything_is_sent_until_it_is_whole_ag
 
 def test_no_rest_falls_between_the_start_of_a_request_and_its_response(tmp_path):
     cassette = opened(tmp_path / "tour.yaml", "update")
-    with cassette.held():
-        rest(cassette)
-        assert cassette.is_recording
-        begun = begin(cassette, letter("Ann"))
+    assert list(cassette.hold()) == []
+    rest(cassette)
+    assert cassette.is_recording
+    begun = begin(cassette, letter("Ann"))
+    cassette.release()
     rest(cassette)
     assert cassette.is_recording
     cassette.record(letter("Ann"), begun)
@@ -418,7 +419,8 @@ THREAD = (
 )
 LARGE = (
     "from directmail_lab.cassettes import cassette, recorder\n"
-    f"recorder._MOST_BYTES_FOLDED_AT_ONCE = 0; cassette.PAUSE_S = recorder.PAUSE_S = 1\n{GET}"
+    "recorder._MOST_BYTES_FOLDED_AT_ONCE = 0\n"
+    f"cassette.BETWEEN_FOLDS_S = recorder.BETWEEN_FOLDS_S = 1\n{GET}"
 )
 
 

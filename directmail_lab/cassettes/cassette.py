@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -37,7 +37,7 @@ from .journal import journal_of
 from .library import before_of, cassette_name, find_cassette, new_cassette_path, version_of
 from .matching import Matching
 from .player import Attempts, Index, Player
-from .recorder import PAUSE_S, Ending, Recorder, SentBefore
+from .recorder import BETWEEN_FOLDS_S, Ending, Recorder, SentBefore
 from .recording import service_of
 
 BeforeRecord = Callable[[Interaction], Interaction | None]
@@ -132,7 +132,7 @@ class Cassette:
     Any number of threads and tasks may use one cassette at once. A forked child can replay from it,
     and records nothing.
 
-    A recording locks its cassette. In a notebook, others may take turns between cells: see `held`.
+    A recording locks its cassette. In a notebook, others may take turns between cells: see `hold`.
 
     Parameters
     ----------
@@ -353,8 +353,9 @@ class Cassette:
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        self._in_turn(self._wake)
         assert self._recorder is not None, "only a recording sends"
+        if self._recorder.lock is None:
+            self._in_turn(self._wake)
         return self._recorder.start(method)
 
     def begin_write(self, write: Request, at: datetime, number: int | None = None) -> int:
@@ -408,7 +409,8 @@ class Cassette:
         with self._lock:
             self._counts["sent"] += number is not None
         number = number or self.start(interaction.request.method)
-        self._in_turn(self._wake)
+        if self._recorder.lock is None:
+            self._in_turn(self._wake)
         self._open.pop(number, None)
         changed = self._as_recorded(interaction)
         if changed is None:
@@ -422,7 +424,8 @@ class Cassette:
                 recorded = self._recorder.append(changed, number)
             except OSError as error:
                 raise self._not_written(error) from None
-        self._rest_between_cells()
+        if is_between_cells():
+            self._rest()
         if recorded is None:
             return None
         if isinstance(recorded.response.body, MissingBody):
@@ -467,9 +470,8 @@ class Cassette:
 
     # -- turns -------------------------------------------------------------------------------------
 
-    @contextmanager
-    def held(self) -> Iterator[Iterator[float]]:
-        """Keep a recording locked within this block, after the pauses (in s) that it yields.
+    def hold(self) -> Iterable[float]:
+        """Keep a recording locked until `release`, after the pauses in seconds that this returns.
 
         So no other program records between what a request finds in the cassette and its response.
         Between the cells of a notebook, others may; what they changed is read again here.
@@ -481,12 +483,15 @@ class Cassette:
         """
         with self._lock:
             self._held += 1
-        try:
-            yield self._turns(self._wake)
-        finally:
-            with self._lock:
-                self._held -= 1
-            self._rest_between_cells()
+            is_awake = self._recorder is None or self._recorder.lock is not None
+        return () if is_awake else self._turns(self._wake)
+
+    def release(self) -> None:
+        """Let others record again, once no cell and no request is executed."""
+        with self._lock:
+            self._held -= 1
+        if is_between_cells():
+            self._rest()
 
     def _in_turn(self, act: Callable[[], object]) -> None:
         for pause_s in self._turns(act):
@@ -516,7 +521,7 @@ class Cassette:
     def _wake(self) -> None:
         """Lock a recording that rests, and read what others made of its cassette."""
         recorder = self._recorder
-        if recorder is None or recorder.closed or not recorder.rests:
+        if recorder is None or recorder.closed or recorder.lock is not None:
             return
         try:
             is_changed = recorder.wake()
@@ -534,9 +539,9 @@ class Cassette:
                     if each in played or recorder.sender_of(at):
                         self._player.mark((at,))
 
-    def _rest_between_cells(self) -> None:
+    def _rest(self) -> None:
         """Fold after a request of a task or widget whose cell has ended."""
-        if is_between_cells() and not (self._held or self._open):
+        if not (self._held or self._open):
             self.fold()
 
     def fold(self, *, rests: bool = False) -> None:
@@ -551,7 +556,7 @@ class Cassette:
             try:
                 waits = self._recorder.fold_after_cell(rests=rests)
                 if waits and (self._timer is None or not self._timer.is_alive()):
-                    self._timer = Timer(PAUSE_S, _fold_all)
+                    self._timer = Timer(BETWEEN_FOLDS_S, _fold_all)
                     self._timer.daemon = True
                     self._timer.start()
             except (OSError, CassetteError) as error:
@@ -676,7 +681,8 @@ class Cassette:
     @property
     def is_recording(self) -> bool:
         """Whether it has the lock, so that nobody else may record it."""
-        return self._recorder is not None and not (self._recorder.closed or self._recorder.rests)
+        recorder = self._recorder
+        return recorder is not None and not recorder.closed and recorder.lock is not None
 
     def _check_address(self, recorder: Recorder) -> None:
         """Begin a cassette of another service address anew, or raise `CassetteError`."""

@@ -63,7 +63,7 @@ Ending = Literal["merge", "replace", "drop"]
 _SPARE_BYTES = 1024**2
 # A fold of more takes longer than a tenth of a second: nobody wants to wait for it at each cell.
 _MOST_BYTES_FOLDED_AT_ONCE = 8 * 1024**2
-PAUSE_S = 60.0
+BETWEEN_FOLDS_S = 60.0
 # To compare the shapes of two responses takes some 0.4 s for each megabyte.
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _numbers = count(1)
@@ -169,6 +169,8 @@ class Recorder:
         The redactor, with the rules that the file names.
     closed
         Whether the recording has ended.
+    lock
+        What keeps the cassette locked; None while others may record it.
     """
 
     def __init__(
@@ -203,7 +205,7 @@ class Recorder:
         self._bytes_to_compare = 0
         self._said: set[str] = set()
         self.closed = False
-        self._locks: ExitStack | None = None
+        self.lock: ExitStack | None = None
         self._senders: dict[int, Execution] = {}
         self._known: Mapping[str, Execution] = {}
         self._made: dict[int, list[_Earlier]] = {}  # by the hash of the form
@@ -211,7 +213,7 @@ class Recorder:
             self._path = locks.enter_context(locked(path, patience_s=0))
             fold_left_journal(self._path, redactor, notice)
             self._start_from(_read(self._path), redactor)
-            self._locks = locks.pop_all()
+            self.lock = locks.pop_all()
         self._learned = self.redactor.learned
         self._cell = current_cell().kept_id
         self._replaced: FileRecording | None = None
@@ -289,6 +291,8 @@ class Recorder:
                 f"{interaction.request.method} was sent. It was not sent.",
                 "Send it again while you record.",
             )
+        if self._journal is not None and not self._journal.is_in_place():
+            self._journal = self._journal.created_again()
         sender = self._senders.get(number) or current_execution()
         text, _ = self._text_of(interaction, sender)
         self._redact_again()
@@ -435,8 +439,6 @@ class Recorder:
     def _write(self, number: int, text: bytes, replaces: Iterable[str] = ()) -> None:
         if self._journal is None:
             self._begin_journal()
-        elif not self._journal.is_in_place():
-            self._journal = self._journal.created_again()
         assert self._journal is not None
         self._is_folded = False
         self._journal.write(number, text, replaces)
@@ -585,7 +587,7 @@ class Recorder:
 
     def current(self) -> FileRecording:
         """Return the recording so far; of one that stands aside, only what is new."""
-        if self.closed or self.rests:
+        if self.closed or self.lock is None:
             is_there = version_of(self._path) is not None
             return read_cassette(self._path) if is_there else _read(self._path)
         parts = self._parts(is_whole=not self._is_aside)
@@ -605,23 +607,18 @@ class Recorder:
 
         A fold that takes long waits until a minute after the last one. Returns whether it waits.
         """
-        is_idle = self.closed or self.rests or self._is_aside
+        is_idle = self.closed or self.lock is None or self._is_aside
         if is_idle or os.getpid() != self._process:
             return False
         self._finish(True)
         is_large = self._size > _MOST_BYTES_FOLDED_AT_ONCE and not self._is_folded
-        waits = is_large and time.monotonic() - self._folded_at < PAUSE_S
+        waits = is_large and time.monotonic() - self._folded_at < BETWEEN_FOLDS_S
         if not (waits or self._in_flight):
             self.fold()
         self.say_new_shapes()
         if rests and self._is_folded and not self._in_flight:
             self._rest()
         return waits
-
-    @property
-    def rests(self) -> bool:
-        """Whether others may record the cassette, until this recording wakes."""
-        return self._locks is None
 
     def _rest(self) -> None:
         """Release the lock until `wake`. The file is whole, so it needs no journal."""
@@ -634,10 +631,10 @@ class Recorder:
             self._path.unlink(missing_ok=True)
             self._version = None
         self._was_created = False
-        locks = self._locks
-        self._locks = None
-        assert locks is not None, "it was locked until now"
-        with locks:
+        lock = self.lock
+        self.lock = None
+        assert lock is not None, "it was locked until now"
+        with lock:
             remove_journal(journal_of(self._path))
 
     def wake(self) -> bool:
@@ -655,7 +652,7 @@ class Recorder:
             fold_left_journal(self._path, self.redactor, self._notice)
             is_changed = version_of(self._path) != self._version
             file = _read(self._path) if is_changed else self.recording
-            self._locks = locks.pop_all()
+            self.lock = locks.pop_all()
         if is_changed:
             self._follow_others(file)
         return is_changed
@@ -763,9 +760,9 @@ class Recorder:
         if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
-        if self._locks is None:
+        if self.lock is None:
             return bool(self._new().by_request)
-        with self._locks:
+        with self.lock:
             if self._journal is None and not self._folded:
                 return False
             try:

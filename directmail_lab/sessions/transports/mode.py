@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Real
@@ -92,11 +92,16 @@ class Mode:
     def __str__(self) -> str:
         return self.name if self.cassette is None else f"{self.name} {self.cassette.name!r}"
 
-    def held(self) -> AbstractContextManager[Iterable[float]]:
-        """Return the block in which a recording stays locked: see `Cassette.held`."""
-        if self.cassette is None or not self.cassette.records:
-            return nullcontext(())
-        return self.cassette.held()
+    def hold(self) -> Iterable[float]:
+        """Keep a recording locked until `release`: see `Cassette.hold`."""
+        if self.name == "record" and self.cassette is not None:
+            return self.cassette.hold()
+        return ()
+
+    def release(self) -> None:
+        """Let others record again."""
+        if self.name == "record" and self.cassette is not None:
+            self.cassette.release()
 
     def pause(self) -> None:
         """End the recording to the cassette, which writes its file and releases its lock."""
@@ -191,7 +196,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if given is not None:
                 return given
         mode = self.mode
-        with mode.held() as pauses:
+        pauses = mode.hold()
+        try:
             for pause_s in pauses:
                 time.sleep(pause_s)
             call = call_of(request)
@@ -207,6 +213,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 if earlier is None:
                     return mode.inner.handle_request(request)
             return self._earlier_response(request, earlier, mode)
+        finally:
+            mode.release()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if self.respond is not None:
@@ -215,7 +223,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             if given is not None:
                 return given
         mode = self.mode
-        with mode.held() as pauses:
+        pauses = mode.hold()
+        try:
             for pause_s in pauses:
                 await asyncio.sleep(pause_s)
             call = call_of(request)
@@ -235,6 +244,8 @@ class ModeTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 if earlier is None:
                     return await mode.inner.handle_async_request(request)
             return self._earlier_response(request, earlier, mode)
+        finally:
+            mode.release()
 
     def _played(
         self, request: httpx.Request, call: Call, played: list[Played], mode: Mode
