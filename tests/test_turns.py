@@ -30,6 +30,7 @@ from cassette_samples import (
 from cells import GET, CountingService, Kernel, Notebook
 
 from directmail_lab.cassettes import Cassette, read_cassette
+from directmail_lab.cassettes.library import is_locked
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CassetteError, CassetteInUseError
 from directmail_lab.exchange.values import Interaction
@@ -176,18 +177,18 @@ def test_no_rest_falls_between_the_start_of_a_request_and_its_response(tmp_path)
     cassette = opened(tmp_path / "tour.yaml", "update")
     assert list(cassette.hold()) == []
     rest(cassette)
-    assert cassette.is_recording
+    assert is_locked(cassette.path)
     begun = begin(cassette, letter("Ann"))
     cassette.release()
     rest(cassette)
-    assert cassette.is_recording
+    assert is_locked(cassette.path)
     cassette.record(letter("Ann"), begun)
     cassette.note_open(cassette.start("GET"), lambda _: None)
     rest(cassette)
-    assert cassette.is_recording
+    assert is_locked(cassette.path)
     cassette.close()
 
-    assert not cassette.is_recording
+    assert not is_locked(cassette.path)
 
 
 @pytest.fixture
@@ -275,7 +276,7 @@ def test_a_forked_child_never_wakes(tour):
             try:
                 cassette.start("POST")
             except CassetteError:
-                status = cassette.is_recording
+                status = is_locked(tour)
         os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     cassette.record(new("/2"))

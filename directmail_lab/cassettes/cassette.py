@@ -47,7 +47,7 @@ _UNANSWERED = Response(0, cut="interrupted", error="the recording ended before a
 """What is recorded of a write before it is sent."""
 
 _PAUSE_S = 0.05
-_MOST_PAUSES = 200
+_MOST_PAUSES = 200  # 10 seconds
 _PAUSES_IN_SILENCE = 6
 """A reader may have the lock for a moment, to know whether the cassette is being recorded."""
 
@@ -425,7 +425,7 @@ class Cassette:
             except OSError as error:
                 raise self._not_written(error) from None
         if is_between_cells():
-            self._rest()
+            self.fold()
         if recorded is None:
             return None
         if isinstance(recorded.response.body, MissingBody):
@@ -491,7 +491,7 @@ class Cassette:
         with self._lock:
             self._held -= 1
         if is_between_cells():
-            self._rest()
+            self.fold()
 
     def _in_turn(self, act: Callable[[], object]) -> None:
         for pause_s in self._turns(act):
@@ -506,12 +506,10 @@ class Cassette:
             except CassetteInUseError as error:
                 file = self.path.resolve()
                 own = [each for each in list(_recorded_to) if each.path.resolve() == file]
-                is_aside = any(each._aside and each.is_recording for each in own)
-                if is_aside or pauses == _MOST_PAUSES:
+                if any(each._aside for each in own) or pauses == _MOST_PAUSES:
                     raise
                 if pauses == _PAUSES_IN_SILENCE:
-                    most_s = _PAUSE_S * _MOST_PAUSES
-                    self._notice(f"{error.what} Waiting up to {most_s:g} seconds for that.")
+                    self._notice(f"{error.what} Waiting up to 10 seconds for that.")
             else:
                 return
             for each in own:
@@ -521,8 +519,7 @@ class Cassette:
     def _wake(self) -> None:
         """Lock a recording that rests, and read what others made of its cassette."""
         recorder = self._recorder
-        if recorder is None or recorder.closed or recorder.lock is not None:
-            return
+        assert recorder is not None, "only a recording rests"
         try:
             is_changed = recorder.wake()
         except OSError as error:
@@ -538,11 +535,6 @@ class Cassette:
                 for at, each in enumerate(self._recording):
                     if each in played or recorder.sender_of(at):
                         self._player.mark((at,))
-
-    def _rest(self) -> None:
-        """Fold after a request of a task or widget whose cell has ended."""
-        if not (self._held or self._open):
-            self.fold()
 
     def fold(self, *, rests: bool = False) -> None:
         """Write the cassette as a whole file, at the end of a cell; it goes on being recorded.
@@ -677,12 +669,6 @@ class Cassette:
         A test records the failures that it asks for, and its writes are allowed for each run.
         """
         return not self.policy.records_failures and (keeps or self._rules.refuses_repeats)
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether it has the lock, so that nobody else may record it."""
-        recorder = self._recorder
-        return recorder is not None and not recorder.closed and recorder.lock is not None
 
     def _check_address(self, recorder: Recorder) -> None:
         """Begin a cassette of another service address anew, or raise `CassetteError`."""

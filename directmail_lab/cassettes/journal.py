@@ -241,11 +241,8 @@ class JournalWriter:
         os.close(self._file)
         return new
 
-    def close(self, *, is_folded: bool) -> None:
-        """Close the file, which stays. It is not synced to disk if it ``is_folded``."""
-        with suppress(OSError):
-            if not is_folded:
-                os.fsync(self._file)
+    def close(self) -> None:
+        """Close the file, which stays."""
         os.close(self._file)
 
     def _append(self, about: Mapping[str, object], text: bytes) -> None:

@@ -351,8 +351,8 @@ def locked(path: Path, *, patience_s: float = 0.3) -> Iterator[Path]:
 def _sign(file: Path) -> None:
     """Write who has a lock into its file, from the second byte on: Windows locks the first."""
     program = os.environ.get("JPY_SESSION_NAME") or sys.argv[0]
-    name = re.split(r"[\\/]", program)[-1] or "python"
-    text = f"process {os.getpid()} ({name}, since {datetime.now(UTC):%H:%M:%S} UTC)"
+    now = f"{datetime.now(UTC):%H:%M:%S} UTC"
+    text = f"process {os.getpid()} ({Path(program).name or 'python'}, since {now})"
     with suppress(OSError), file.open("r+b") as opened:
         # On a disk without locks, filelock keeps its own text in the file.
         if os.name == "nt" or not file.stat().st_size:
@@ -365,7 +365,7 @@ def _holder_of(file: Path) -> str:
     with suppress(OSError), file.open("rb", buffering=0) as opened:
         opened.seek(1)
         holder = opened.read(500).partition(b"\n")[0].decode(errors="replace")
-        if holder.startswith("process ") and f" {os.getpid()} " not in holder:
+        if holder.startswith("process "):
             return printable_line(holder)
     return "another session or program"
 

@@ -625,7 +625,7 @@ class Recorder:
         if self._journal is not None:
             self._folded += self._journal.data()
             self._synced_at = self._journal.synced_at
-            self._journal.close(is_folded=True)
+            self._journal.close()
             self._journal = None
         if self._was_created and not self._new().by_request:
             self._path.unlink(missing_ok=True)
@@ -645,7 +645,7 @@ class Recorder:
         CassetteInUseError
             Others are recording it.
         """
-        if os.getpid() != self._process:
+        if self.closed or self.lock is not None or os.getpid() != self._process:
             return False
         with ExitStack() as locks:
             locks.enter_context(locked(self._path, patience_s=0))
@@ -760,19 +760,16 @@ class Recorder:
         if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
-        if self.lock is None:
-            return bool(self._new().by_request)
-        with self.lock:
-            if self._journal is None and not self._folded:
-                return False
+        with self.lock or ExitStack():
+            if self._journal is None:
+                return bool(self._folded)
             try:
                 self._finish(True)
                 if sys.exception() is None:
                     self._finish(None)  # of a cell that goes on after a block that records
                 is_kept = self._end(ending or ("drop" if self._is_aside else "merge"))
             finally:
-                if self._journal is not None:
-                    self._journal.close(is_folded=self._is_folded)
+                self._journal.close()
             remove_journal(journal_of(self._path))
         return is_kept
 
