@@ -354,8 +354,9 @@ def _sign(file: Path) -> None:
     now = f"{datetime.now(UTC):%H:%M:%S} UTC"
     text = f"process {os.getpid()} ({Path(program).name or 'python'}, since {now})"
     with suppress(OSError), file.open("r+b") as opened:
+        opened.seek(1)
         # On a disk without locks, filelock keeps its own text in the file.
-        if os.name == "nt" or not file.stat().st_size:
+        if opened.read(8) in (b"", b"process "):
             opened.seek(1)
             opened.write(f"{text}\n".encode(errors="replace"))
 
