@@ -51,7 +51,7 @@ RECORD_MODES: dict[RecordMode, ModeRules] = {
     "all": ModeRules(replaces=True, refuses_repeats=False),
 }
 
-VCR_MODES = tuple([mode for mode in RECORD_MODES if mode != "update"])
+VCR_MODES: tuple[RecordMode, ...] = ("none", "once", "new_episodes", "any", "all")
 """vcrpy's record modes, which a test has."""
 
 Repeat = Literal["last", "strict"]

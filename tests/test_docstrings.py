@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 import directmail_lab as dm
+from directmail_lab.arguments import RECORD_MODES
+from directmail_lab.cassettes import Cassette
+from directmail_lab.sessions.session import SessionOptions
 
 PACKAGE = Path(str(dm.__file__)).parent
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 
 def test_a_call_in_a_message_can_be_pasted_into_a_notebook():
@@ -119,6 +123,27 @@ def texts() -> Iterator[tuple[str, str]]:
         *PACKAGE.glob("notebook/src/*.ts"),
     ):
         yield path.name, path.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        str(dm.Session.record.__doc__),
+        str(Cassette.__doc__),
+        (NOTEBOOKS / "glossary.md").read_text("utf-8"),
+        (NOTEBOOKS / "04-record-and-replay.ipynb").read_text("utf-8"),
+    ],
+    ids=["record", "Cassette", "the glossary", "tutorial 4"],
+)
+def test_each_record_mode_is_described(text):
+    assert {mode for mode in RECORD_MODES if not re.search(rf"[`\"]{mode}[`\\\"]", text)} == set()
+
+
+@pytest.mark.parametrize("call", [dm.connect, dm.login, dm.Session])
+def test_each_option_of_a_session_is_described(call):
+    words = set(re.findall(r"\w+", str(call.__doc__)))
+
+    assert SessionOptions.__annotations__.keys() - words == set()
 
 
 def test_one_thing_has_one_word():

@@ -126,7 +126,16 @@ def test_a_pseudonym_is_of_the_type_it_replaces():
 
 @pytest.mark.parametrize(
     "field",
-    ["firstName", "LAST-NAME", "company", "address_line_1", "city", "mobile", "dateOfBirth"],
+    [
+        "firstName",
+        "LAST-NAME",
+        "display_name",
+        "company",
+        "address_line_1",
+        "city",
+        "mobile",
+        "dateOfBirth",
+    ],
 )
 def test_personal_fields_are_known_by_their_names(field):
     texts = (

@@ -44,6 +44,11 @@ def refusal(service: FaultyService, session: Session, body: Any, **fault: Any) -
         ),
         ({"errors": [{"field": "zip", "code": "too_long"}]}, "zip: too_long"),
         ({"title": "A", "invalid-params": [{"name": "zip", "reason": "No"}]}, "A; zip: No"),
+        ({"error": {"message": "A", "status": 422, "fields": {"zip": ["No"]}}}, "A; zip: No"),
+        (
+            {"error": {"message": "A", "details": [{"path": "a.zip", "issue": "No"}]}},
+            "A; a.zip: No",
+        ),
         (
             {"errors": [{"title": "A", "detail": "B", "source": {"pointer": "/data/zip"}}]},
             "/data/zip: A; /data/zip: B",

@@ -176,7 +176,7 @@ class Cassette:
     records
         Whether a request without a recorded response may be sent, and the response recorded.
     updates
-        Whether it records everything that is sent.
+        Whether a new response replaces those of earlier runs to the same request.
     replays
         Whether it replays anything.
     policy

@@ -33,7 +33,9 @@ _TELEPHONE_NUMBER = "telephone number"
 _FIELDS = {
     _EMAIL_ADDRESS: "email emailaddress mail",
     _TELEPHONE_NUMBER: "phone phonenumber telephone tel mobile mobilenumber fax faxnumber",
-    "name": "name firstname middlename lastname fullname givenname familyname surname contactname",
+    "name": "name firstname middlename lastname fullname givenname familyname surname contactname "
+    "displayname preferredname legalname maidenname nickname realname contactperson customername "
+    "accountholder cardholdername",
     "recipient": "to recipient recipients recipientname addressee",
     "company name": "company companyname organization organisation",
     "address line": "address address1 address2 addressline1 addressline2 line1 line2 firstline "

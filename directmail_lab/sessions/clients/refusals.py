@@ -37,12 +37,17 @@ _SAID_IN = (
     "detail",
     "msg",
     "reason",
+    "issue",
     "errors",
+    "fields",
+    "details",
+    "violations",
     "invalid-params",
     "invalid_params",
 )
+_BY_FIELD = ("errors", "fields", "details")
 # The members that name the field of an error.
-_FIELD_IN = ("field", "param", "name", "pointer", "parameter", "loc")
+_FIELD_IN = ("field", "param", "name", "pointer", "parameter", "loc", "path", "property")
 _LONGEST_TEXT = 200
 _LONGEST_SAID = 600
 _MOST_ERRORS = 5
@@ -145,7 +150,7 @@ def _texts_for_people(value: object, depth: int = 0, field: str | None = None) -
         texts: list[str] = []
         for name in _SAID_IN:
             inner = value.get(name)
-            if name == "errors" and isinstance(inner, dict):  # {"errors": {"zip": ["is missing"]}}
+            if name in _BY_FIELD and isinstance(inner, dict):  # {"errors": {"zip": ["is missing"]}}
                 for key, each in list(inner.items())[:_MOST_ERRORS]:
                     texts += _texts_for_people(each, depth + 2, key)
             else:
