@@ -397,6 +397,23 @@ def test_two_kernels_record_one_notebook_in_turn(tab, report, counting, tmp_path
 
 
 @pytest.mark.slow
+def test_a_tab_and_a_report_without_ids_replace_what_the_other_one_recorded(
+    tab, report, counting, tmp_path
+):
+    """`jupyter execute` does not say which cell runs."""
+    notebook = Notebook(tmp_path, {"A": GET})
+    notebook.open(tab, counting)
+    notebook.run(tab, "A")
+    notebook.has_ids = False
+    notebook.open(report, counting)
+    notebook.run(report, "A")
+    notebook.has_ids = True
+
+    assert notebook.run(tab, "A") == ["3"]
+    assert [each.response.body[:8] for each in read_cassette(notebook.cassette)] == [b'{"n": 3,']
+
+
+@pytest.mark.slow
 def test_a_kernel_waits_for_the_end_of_the_cell_that_records(tab, report, counting, tmp_path):
     notebook = Notebook(tmp_path, {"A": GET})
     for kernel in (tab, report):

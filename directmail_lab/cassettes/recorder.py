@@ -616,7 +616,7 @@ class Recorder:
         if not (waits or self._in_flight):
             self.fold()
         self.say_new_shapes()
-        if rests and self._is_folded and not self._in_flight:
+        if rests and self._is_folded:
             self._rest()
         return waits
 
@@ -667,6 +667,7 @@ class Recorder:
         known = set(self.recording.interactions)
         self._folded = b""
         self._replaced = None
+        self._made = {}
         self._known = self._own
         self._start_from(file, self.redactor)
         recording = file.interactions
