@@ -704,6 +704,24 @@ def test_an_old_file_of_two_addresses_is_read_and_begins_anew_with_its_letters(t
     assert len(known) == 1
 
 
+def test_a_change_of_shape_does_not_replace_what_the_same_run_kept_when_it_began_anew(tmp_path):
+    path = recorded(
+        tmp_path / "tour.yaml",
+        answered(get("/0", base="https://other.test"), "other"),
+        old('{"price": 85}', path="/1"),
+    )
+    address = f'"base_url": "{BASE_URL}"'
+    more = f'{address}, "other_base_urls": ["https://other.test"]'
+    path.write_text(path.read_text().replace(address, more))
+    said: list[str] = []
+    with opened(path, "update", begins_anew=True, notice=said.append) as cassette:
+        cassette.record(old('{"cents": 85}', path="/1"))
+
+    assert [body for _, body in bodies(path)] == [b'{"cents": 85}']
+    assert [body for _, body in bodies(before_of(path))] == [b"other", b'{"price": 85}']
+    assert ["tour.before.yaml" in each for each in said] == [True, False]
+
+
 def test_all_addresses_of_this_machine_are_one(tmp_path):
     """The stand-in has another port each time."""
     urls = ["http://127.0.0.1:5001", "http://127.0.0.1:5002", "http://localhost:5003"]
