@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 60
 _MOST_WIDE_ROWS = 20
 _MOST_FIELDS = 6
-_LONG = 20
+_LONG_WORD = 30
 _PROGRESS_S = 0.2
 _MISSING = ("None", "nan", "NaT", "<NA>")
 _LEAST_TIME = 1_000_000_000  # as a number of seconds; it has no thousands
@@ -234,7 +234,8 @@ def is_number(column: pd.Series[Any]) -> bool:
 def _cell(text: str, column: pd.Series[Any]) -> str:
     # A long word is broken: a table that is wider than the page would need a keyboard to scroll.
     side = _align(column)
-    breaks = "; overflow-wrap: anywhere" if len(text) > _LONG else ""
+    longest = max(map(len, text.split()), default=0)
+    breaks = "; overflow-wrap: anywhere" if longest > _LONG_WORD else ""
     return f'<td{side[:-1]}{breaks}">{html.escape(text)}</td>'
 
 
