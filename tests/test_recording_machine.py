@@ -65,9 +65,10 @@ class RecordingMachine(RuleBasedStateMachine):
         assert self.cassette is not None
         recorder = self.cassette._recorder
         assert recorder is not None
+        assert recorder.lock is not None
         if is_killed and self.path.exists():
             recorder.closed = True  # so that nothing ends the recording
-            recorder._locks.close()
+            recorder.lock.close()
             if recorder._journal is not None:
                 recorder._journal.close()
         self.cassette.close()
