@@ -269,6 +269,7 @@ def told(status: int = 429, **headers: str) -> httpx.Response:
     return httpx.Response(status, headers=standard | headers)
 
 
+THREE_LEFT = told(200, **{"X-RateLimit-Remaining": "3"})
 OF_A_CACHE = told(200, **{"X-RateLimit-Reset": "60", "Age": "50"})
 
 
@@ -279,6 +280,9 @@ OF_A_CACHE = told(200, **{"X-RateLimit-Reset": "60", "Age": "50"})
         pytest.param([told(), httpx.Response(200)], 2.0, id="Reset"),
         pytest.param([told(**{"Retry-After": "7"}), httpx.Response(200)], 7.0, id="Retry-After"),
         pytest.param([httpx.Response(200) for _ in range(20)], 0.0, id="nothing"),
+        # A response that does not say what is left has used one request.
+        pytest.param([THREE_LEFT, *(httpx.Response(200) for _ in range(3))], 0.0, id="left"),
+        pytest.param([THREE_LEFT, *(httpx.Response(200) for _ in range(4))], 2.0, id="none left"),
         # The contract promises integers, but a service may send a fraction.
         pytest.param([told(**{"Retry-After": "1.8"}), httpx.Response(200)], 1.8, id="a fraction"),
         pytest.param([told(200, **{"X-RateLimit-Reset": "1.8"}), told(200)], 1.8, id="fractions"),
