@@ -408,5 +408,5 @@ def test_a_run_with_a_key_says_who_has_signed_in(service, monkeypatch):
     texts = [output.get("data", {}).get("text/plain") for output in cells[0].outputs]
 
     assert f"Signed in as Stand-in User at {service.base_url}." in texts
-    assert "Run this cell" not in nbformat.writes(notebook)
+    assert "Run this cell" not in repr(cells)
     assert service.api_key not in nbformat.writes(notebook)
