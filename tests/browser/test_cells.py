@@ -96,7 +96,7 @@ def open_author(page: Page, server: Server, counting: CountingService) -> Iterat
 
 def test_cells_that_were_executed_again_out_of_order(page, server, open_author):
     """The saved outputs are what a reader gets, whose cells run from top to bottom."""
-    name = open_author("again")
+    name = open_author("executed-again")
     run_cells(page, 0, 3, 1, 1, 2, 1)
     author = shown(page)
 
