@@ -8,7 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -200,3 +200,15 @@ class Notebook:
     @property
     def cassette(self) -> Path:
         return self.folder / "cassettes" / "tour.yaml"
+
+
+def new_kernel() -> Iterator[Kernel]:
+    """Yield a kernel, for a fixture."""
+    with closing(Kernel()) as kernel:
+        yield kernel
+
+
+def new_service() -> Iterator[CountingService]:
+    """Yield a service that has counted nothing yet, for a fixture."""
+    with closing(CountingService()) as service:
+        yield service

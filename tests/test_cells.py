@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from cassette_samples import loaded_by_vcrpy
-from cells import GET, KEY, CountingService, Kernel, Notebook
+from cells import GET, KEY, CountingService, Kernel, Notebook, new_kernel, new_service
 
 from directmail_lab.cassettes import read_cassette
 from directmail_lab.exchange.values import Interaction
@@ -26,22 +25,9 @@ REFUSED = "print(dm.get('/v1/n', auth=None).status_code)"
 POLL = "print([dm.get('/v1/n').json()['n'] for _ in range({})])"
 
 
-@pytest.fixture(scope="module")
-def author() -> Iterator[Kernel]:
-    with closing(Kernel()) as kernel:
-        yield kernel
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Kernel]:
-    with closing(Kernel()) as kernel:
-        yield kernel
-
-
-@pytest.fixture
-def counting() -> Iterator[CountingService]:
-    with closing(CountingService()) as service:
-        yield service
+author = pytest.fixture(scope="module")(new_kernel)
+reader = pytest.fixture(scope="module")(new_kernel)
+counting = pytest.fixture(new_service)
 
 
 def refuses_without_key(_: str, headers: Any) -> int:

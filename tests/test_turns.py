@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Timer
@@ -27,7 +27,7 @@ from cassette_samples import (
     paths_in,
     recorded,
 )
-from cells import GET, CountingService, Kernel, Notebook
+from cells import GET, Notebook, new_kernel, new_service
 
 from directmail_lab.cassettes import Cassette, read_cassette
 from directmail_lab.cassettes.library import is_locked
@@ -355,22 +355,9 @@ POST = (
 )
 
 
-@pytest.fixture(scope="module")
-def tab() -> Iterator[Kernel]:
-    with closing(Kernel()) as kernel:
-        yield kernel
-
-
-@pytest.fixture(scope="module")
-def report() -> Iterator[Kernel]:
-    with closing(Kernel()) as kernel:
-        yield kernel
-
-
-@pytest.fixture
-def counting() -> Iterator[CountingService]:
-    with closing(CountingService()) as service:
-        yield service
+tab = pytest.fixture(scope="module")(new_kernel)
+report = pytest.fixture(scope="module")(new_kernel)
+counting = pytest.fixture(new_service)
 
 
 @pytest.mark.slow

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
-from cells import GET, KEY, CountingService
+from cells import GET, KEY, CountingService, new_service
 
 from directmail_lab.cassettes import read_cassette
 
@@ -36,10 +35,7 @@ _OUTPUTS = """() => jupyterapp.shell.currentWidget.content.widgets.map((cell) =>
   .map((each) => [each.text ?? each.evalue].flat().join('')).join('').trim())"""
 
 
-@pytest.fixture
-def counting() -> Iterator[CountingService]:
-    with closing(CountingService()) as service:
-        yield service
+counting = pytest.fixture(new_service)
 
 
 def first_cell(service: CountingService, name: str) -> str:
