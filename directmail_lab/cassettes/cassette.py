@@ -471,10 +471,10 @@ class Cassette:
     # -- turns -------------------------------------------------------------------------------------
 
     def hold(self) -> Iterable[float]:
-        """Keep a recording locked until `release`, after the pauses in seconds that this returns.
+        """Lock a recording until `release`. The caller waits for each pause (s) that this returns.
 
         So no other program records between what a request finds in the cassette and its response.
-        Between the cells of a notebook, others may; what they changed is read again here.
+        Between the cells of a notebook, others may record. This reads what they changed.
 
         Raises
         ------
@@ -487,7 +487,7 @@ class Cassette:
         return () if is_awake else self._turns(self._wake)
 
     def release(self) -> None:
-        """Let others record again, once no cell and no request is executed."""
+        """End a `hold`. If no cell and no other request needs the lock, others may record."""
         with self._lock:
             self._held -= 1
         if is_between_cells():
@@ -539,7 +539,7 @@ class Cassette:
     def fold(self, *, rests: bool = False) -> None:
         """Write the cassette as a whole file, at the end of a cell; it goes on being recorded.
 
-        Others may record it then until the next request, if it ``rests`` or no cell is executed.
+        If it ``rests``, or no cell is being executed, others may record until the next request.
         """
         if self._recorder is None:
             return

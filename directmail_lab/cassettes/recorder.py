@@ -150,7 +150,7 @@ class _Series:
 class Recorder:
     """Writes redacted interactions to the journal of a cassette.
 
-    The cassette is locked until `close`. Meanwhile others may take turns: see `rest` and `wake`.
+    It locks the cassette until `close`. Others may record between a `fold_after_cell` and `wake`.
 
     Parameters
     ----------
@@ -603,9 +603,10 @@ class Recorder:
         return journal_in(self._folded + (b"" if self._journal is None else self._journal.data()))
 
     def fold_after_cell(self, *, rests: bool) -> bool:
-        """Fold at the end of a cell, unless a write is on its way. It then ``rests``, or not.
+        """Fold at the end of a cell, unless a write is on its way.
 
-        A fold that takes long waits until a minute after the last one. Returns whether it waits.
+        A fold that takes long waits until a minute after the last one. Once all is folded, it
+        releases the lock if it ``rests``. Returns whether the fold waits.
         """
         is_idle = self.closed or self.lock is None or self._is_aside
         if is_idle or os.getpid() != self._process:

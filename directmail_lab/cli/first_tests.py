@@ -35,6 +35,7 @@ pytestmark = pytest.mark.directmail(cassette={name})
 
 _WHY = "They are no GET, 5xx, 429, not whole, or private by their address."
 _MOST_FIELDS = 500
+# After the path of a field: a field in it, its elements or its type.
 _INNER = re.compile(r"\.|\[\]|: ")
 _WIDTH = 88
 """The longest line that ruff leaves as it is."""

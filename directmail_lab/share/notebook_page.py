@@ -186,7 +186,7 @@ def _choose_what_is_shown(data: dict[str, Any]) -> None:
         del data["text/html"]
     elif kinds and not is_ours and kinds.isdisjoint(_SHOWN):
         data["text/html"] = _note(" ".join(kinds))
-    elif "text/latex" in kinds and kinds.isdisjoint(_SHOWN[:-2]):
+    elif kinds.intersection(_SHOWN) == {"text/latex"}:
         data["text/html"] = f"<p>{html.escape(data['text/latex'])}</p>{_LATEX_ONLY}"
     elif RUN_FOR_FORM in data.get("text/plain", ""):
         data.clear()

@@ -183,6 +183,7 @@ class Allowance:
         elif before is not None:
             self.remaining = max(0, before - 1) if remaining is None else min(before, remaining)
             self._learn_of_others(reading)
+        # A response that does not say what is left does not say either when that changes.
         if is_new or (self.remaining == 0 and remaining is not None):
             at, tolerance_s = self._renewal(reading)
             if not is_new and abs(at - self.renews_at) <= tolerance_s:
