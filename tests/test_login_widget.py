@@ -16,7 +16,7 @@ from test_credentials import MemoryKeyring
 
 import directmail_lab as dm
 from directmail_lab import Session, settings
-from directmail_lab.cassettes import Cassette, Policy
+from directmail_lab.cassettes import Cassette, Policy, find_cassette, read_cassette
 from directmail_lab.credentials import ApiKey
 from directmail_lab.errors import CredentialError, NotConnectedError
 from directmail_lab.notebook.login import LoginWidget, SignInRequest, explain, login
@@ -139,7 +139,7 @@ def test_the_form_says_when_its_session_is_no_longer_the_current_one(page):
     page.sign_in()
     dm.replay("first-look")
     replaying = page.received[-1]
-    current.make_current(current.replaying_session("first-look"))
+    current.make_current(current.replaying_session(read_cassette(find_cassette("first-look"))))
 
     assert after_logout["notice"] == "Signed out: no session is open."
     assert replaying["account"] is not None

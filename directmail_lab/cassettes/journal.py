@@ -104,9 +104,11 @@ class Journal:
             return
         request = int(about["request"])
         replaces = list(map(str, about["replaces"]))
-        self.by_request.pop(request, None)
+        before, _ = self.by_request.pop(request, ("", b""))
         place = self._standing.get(request, request)
         for each in reversed(replaces):
+            if each == before:  # it stays in its place, also beside another one with this digest
+                continue
             place = self._places.setdefault(each, each)
             self.by_request.pop(self._requests.get(each, 0), None)
         if text:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -168,14 +169,14 @@ def text_of(value: object) -> str:
 
 def headers_of(value: Mapping[str, Any]) -> Headers:
     """Return headers from a mapping of each name to its values, or to the only one."""
-    pairs = []
-    for name, items in value.items():
-        for item in items if isinstance(items, (list, tuple)) else (items,):
-            if isinstance(name, str) and isinstance(item, str):  # as in almost each file
-                pairs.append((name, item))
-            else:
-                pairs.append((text_of(name), text_of(item)))
-    return tuple(pairs)
+    # Most messages of a file have equal headers, whose texts they share.
+    return tuple(
+        [
+            (sys.intern(text_of(name)), sys.intern(text_of(item)))
+            for name, items in value.items()
+            for item in (items if isinstance(items, (list, tuple)) else (items,))
+        ]
+    )
 
 
 def _headers_text(headers: Headers) -> str:

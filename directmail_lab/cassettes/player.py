@@ -7,6 +7,7 @@ decide between the few that are equal in it. `Player` knows which responses were
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -68,6 +69,7 @@ class Index:
     def _build(self) -> None:
         indexes: dict[Form, list[int]] = {}
         firsts: list[Form] = []
+        shapes: dict[Hashable, tuple[Hashable, ...]] = {}  # to keep each once
         base_url = self.recording.base_url
         base_urls = list(self.recording.base_urls)
         if base_url and service_of(base_url) == THIS_MACHINE:  # the port of a local service changes
@@ -75,7 +77,10 @@ class Index:
             local = [each for each in origins if service_of(each, "") == THIS_MACHINE]
             base_urls += [each + base_path(base_url) for each in local]
         for index, request in enumerate(self.requests):
-            forms = list(self.matching.forms(request, base_urls))
+            forms = [
+                form._replace(shape=shapes.setdefault(form.shape, form.shape))
+                for form in self.matching.forms(request, base_urls)
+            ]
             firsts.append(forms[0])
             for form in forms:
                 indexes.setdefault(form, []).append(index)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import NamedTuple
 
 import pandas as pd
 
-from ..cassettes import Recording
+from ..cassettes import Recording, uncollected
 from ..display import as_table, printable_line, ranges
 from ..exchange.bodies import read_json_body, shown_missing
 from ..exchange.contract import ME_PATH, TYPICAL_LIMIT
@@ -26,6 +26,7 @@ _ASK = "ask the service's operator"
 _OTHER_VERSION = re.compile(r"/v(?!1/|1$)\d+(/|$)")
 
 
+@uncollected()
 def findings(source: Sources = None) -> pd.DataFrame:
     """Return what responses show about the undocumented parts of the API.
 
@@ -100,9 +101,11 @@ class _Response(NamedTuple):
 _Responses = Sequence[_Response]
 
 
-def _responses(recording: Recording, operations: Mapping[str, str]) -> Iterator[_Response]:
+def _responses(recording: Recording, paths: Collection[str]) -> Iterator[_Response]:
     address = recording.base_url or "unknown"
-    for number, (reading, interaction) in enumerate(recording.responses(), 1):
+    responses = list(recording.responses())
+    operations = operations_of({reading.path for reading, _ in responses}, paths)
+    for number, (reading, interaction) in enumerate(responses, 1):
         # It has no response of its own, or it is another server's, or an earlier one was kept.
         has_own = reading.status and reading.attempt
         if not has_own or reading.elsewhere or reading.source == "kept":
@@ -124,11 +127,9 @@ def _responses(recording: Recording, operations: Mapping[str, str]) -> Iterator[
 
 
 def _rows(recordings: Sequence[Recording], paths: Collection[str]) -> list[tuple[str, ...]]:
-    readings = chain.from_iterable(recording.readings() for recording in recordings)
-    operations = operations_of({each.path for each in readings}, paths)
     every: list[_Response] = []
     for recording in recordings:
-        every += _responses(recording, operations)
+        every += _responses(recording, paths)
     good = [each for each in every if 200 <= each.status < 300]
     others = [each for each in good if each.operation != _ME]
     other_json = [each for each in others if each.kind == "JSON"]

@@ -6,7 +6,7 @@ from typing import overload
 
 import pandas as pd
 
-from ..cassettes import Recording
+from ..cassettes import Recording, uncollected
 from ..display import as_table, printable, printable_line
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
@@ -116,6 +116,7 @@ def interactions(
     return as_table(frame, is_wide=True)
 
 
+@uncollected()
 def _frame(recording: Recording) -> pd.DataFrame:
     rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
     index = pd.RangeIndex(1, len(rows) + 1, name="number")

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pandas as pd
 import yaml
 
-from ..cassettes import Recording
+from ..cassettes import Recording, uncollected
 from ..credentials import IN_OPENAPI
 from ..display import plural, table_html
 from ..errors import CassetteError
@@ -73,6 +73,7 @@ class Document(dict[str, Any]):
         return table_html(table)
 
 
+@uncollected()
 def openapi(
     source: Sources = None,
     *,
@@ -321,9 +322,9 @@ def _value(text: str) -> object:
 
 def _texts(messages: Sequence[_Pairs]) -> dict[str, dict[str, Any]]:
     """Return the parameter or header objects of the messages, by name."""
-    names = {name for pairs in messages for name, _ in pairs if not is_value(name)}
+    names = {name for pairs in messages for name, _ in pairs}
     found = {}
-    for name in sorted(names):
+    for name in sorted(name for name in names if not is_value(name)):
         given = [[text for each, text in pairs if each == name] for pairs in messages]
         texts = {*chain.from_iterable(given)}
         schema = schema_of([_value(text) for text in texts])

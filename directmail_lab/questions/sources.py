@@ -26,6 +26,7 @@ Sources = Source | Iterable[Source]
 """What a question is asked of: one source of recordings, or a list of several."""
 
 
+@uncollected()
 def rate_limits(source: Sources = None) -> pd.DataFrame:
     """Return the readings of the rate-limit headers, one row for each response.
 
@@ -115,8 +116,7 @@ def rate_limits(source: Sources = None) -> pd.DataFrame:
             f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}.",
             "Leave reset_unit out to infer the unit.",
         )
-    with uncollected():
-        frame = readings_in(recording)
+    frame = readings_in(recording)
     frame.attrs.update(describe(recording))
     return as_table(frame, is_wide=True)
 

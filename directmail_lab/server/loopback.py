@@ -351,7 +351,7 @@ def cassette_server(
         if not len(recording):
             raise CassetteError(f"Cassette {recording.name} has no interactions. Record some.")
         opened = replaying_session(recording)
-        opened.replay(path, repeat=repeat)
+        opened.replay(recording, repeat=repeat)
         sessions.append(opened)
     return ClientServer(*sessions, port=port)
 

@@ -286,10 +286,12 @@ def live() -> ModeChange:
 @_changing_mode()
 @_like(Session.replay)
 def replay(cassette: str | Path, **options: Any) -> ModeChange:
-    opened = _current.session or replaying_session(cassette)
-    change = opened.replay(cassette, **options)
-    if opened is not _current.session:
-        make_current(opened)
+    if _current.session is not None:
+        return _current.session.replay(cassette, **options)
+    recording = read_cassette(find_cassette(cassette))
+    opened = replaying_session(recording)
+    change = opened.replay(recording, **options)
+    make_current(opened)
     return change
 
 
@@ -344,9 +346,10 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Mod
         if options.get("before_record") is not None:
             error.advice += " If before_record leaves it out, no recording contains it."
 
-    opened = _current.session or replaying_session(path)
+    recording = read_cassette(path)
+    opened = _current.session or replaying_session(recording)
     policy = Policy(warns_of_writes=True, on_unmatched=advise)
-    change = open_recording(opened, path, record_mode="none", policy=policy, **options)
+    change = open_recording(opened, recording, record_mode="none", policy=policy, **options)
     played = open_cassette(opened)
     assert played is not None, "the session has just opened it"
     make_current(opened)
@@ -355,11 +358,8 @@ def _replay_in_place(cassette: str | Path, options: dict[str, Any]) -> tuple[Mod
     return change, f"a replay of {recorded} ({count})"
 
 
-def replaying_session(cassette: str | Path | FileRecording) -> Session:
+def replaying_session(recording: FileRecording) -> Session:
     """Return a session that can only replay, at the address of a cassette."""
-    recording = cassette
-    if not isinstance(recording, FileRecording):
-        recording = read_cassette(find_cassette(recording))
     with suppress(AddressError):  # a stranger's cassette may have any address
         return Session(recording.base_url or "")
     return Session(NO_ADDRESS)
