@@ -741,7 +741,8 @@ class Session:
             its value in ``params``, or at the number of the service's first
             page: 0 or 1. As long as a total, a flag or the link to the next
             page announces more, the list goes on. Without any, it ends after a
-            page with fewer records than the first. It always ends before an
+            page with fewer records than the first, also if the service has
+            filtered that page. It always ends before an
             empty page, a repeated page or a 404, and only there if no list is
             recognised in the pages.
         offset
