@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ def running_ipython() -> Any:
     return ipython and ipython.get_ipython()
 
 
+def running_kernel() -> Any:
+    """Return the kernel that this runs in, as in JupyterLab, or None."""
+    return getattr(running_ipython(), "kernel", None)
+
+
 def say_in_notebook(text: str) -> bool:
     """Print a line in IPython, where a log is a red box; elsewhere, return False."""
     if running_ipython() is None:
@@ -177,11 +183,10 @@ def table_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS, *, is_wide: boo
         notes += _without_repetition(cells)
     if len(frame) > most_rows:
         notes.append(f"The first {most_rows:,} of {len(frame):,} rows.")
-    heads = [f"<th{_align(shown[name])}>{html.escape(name)}</th>" for name in cells]
-    rows = [f"<tr>{''.join(heads)}</tr>"]
-    for at in range(min(most_rows, len(frame))):
-        row = [_cell(cells[name][at], shown[name]) for name in cells]
-        rows.append(f"<tr>{''.join(row)}</tr>")
+    columns = [shown[name] for name in cells]
+    rows = [_row("th", cells, columns)]
+    lines = islice(zip(*cells.values(), strict=True), most_rows)
+    rows += [_row("td", line, columns) for line in lines]
     below = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
     # The classes keep MathJax from taking "$5 or $10" for a formula.
     return f'<table class="mathjax_ignore tex2jax_ignore">{"".join(rows)}</table>{below}'
@@ -190,9 +195,9 @@ def table_html(frame: pd.DataFrame, most_rows: int = _MOST_ROWS, *, is_wide: boo
 def cell_texts(column: pd.Series[Any]) -> list[str]:
     """Return the cells of a column as texts: a time has a date where that changes."""
     if is_number(column):
-        return [_number_text(value) for value in column.astype(object).where(column.notna(), None)]
+        return [_number_text(value) for value in column]
     if column.dtype.kind != "M":
-        return [_cell_text(value) for value in column]
+        return [cell_text(value) for value in column]
     texts = []
     day = None
     for at in column:
@@ -204,7 +209,7 @@ def cell_texts(column: pd.Series[Any]) -> list[str]:
     return texts
 
 
-def _cell_text(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return a value as text: JSON for an array or an object, nothing if it is missing."""
     if isinstance(value, dict | list | tuple):
         return printable_line(json.dumps(value, ensure_ascii=False, default=str))
@@ -213,10 +218,9 @@ def _cell_text(value: Any) -> str:
     return "" if is_missing else printable_line(text)
 
 
-def _number_text(value: float | None) -> str:
-    if value is None or value >= _LEAST_TIME:
-        return _cell_text(value)
-    return f"{round(value, 3):,}"
+def _number_text(value: float) -> str:
+    text = cell_text(value)
+    return f"{round(value, 3):,}" if text and value < _LEAST_TIME else text
 
 
 def picture_html(media_type: str, data: bytes, text: str, width: int | None = None) -> str:
@@ -231,17 +235,15 @@ def is_number(column: pd.Series[Any]) -> bool:
     return column.dtype.kind in "iuf"
 
 
-def _cell(text: str, column: pd.Series[Any]) -> str:
-    # A long word is broken: a table that is wider than the page would need a keyboard to scroll.
-    side = _align(column)
-    longest = max(map(len, text.split()), default=0)
-    breaks = "; overflow-wrap: anywhere" if longest > _LONG_WORD else ""
-    return f'<td{side[:-1]}{breaks}">{html.escape(text)}</td>'
-
-
-def _align(column: pd.Series[Any]) -> str:
-    side = "right" if is_number(column) else "left"
-    return f' style="text-align: {side}"'
+def _row(kind: str, texts: Iterable[str], columns: Iterable[pd.Series[Any]]) -> str:
+    cells = []
+    for text, column in zip(texts, columns, strict=True):
+        side = "right" if is_number(column) else "left"
+        # A long word is broken: a table wider than the page would need a keyboard to scroll.
+        longest = max(map(len, text.split()), default=0)
+        breaks = "; overflow-wrap: anywhere" if longest > _LONG_WORD else ""
+        cells.append(f'<{kind} style="text-align: {side}{breaks}">{html.escape(text)}</{kind}>')
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _without_repetition(cells: dict[str, list[str]]) -> list[str]:
@@ -268,10 +270,7 @@ def _is_record(frame: pd.DataFrame) -> bool:
 
 
 def _fields(frame: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    values = [_cell_text(frame.iat[0, at]) for at in range(frame.shape[1])]
-    return pd.DataFrame({"field": frame.columns, "value": values})
+    return frame.map(cell_text).T.reset_index().set_axis(["field", "value"], axis=1)
 
 
 def _records_html(frame: pd.DataFrame) -> Any:
@@ -332,16 +331,13 @@ class Progress(AbstractContextManager["Progress"]):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Let the time in a notebook's line run while this block waits."""
+        """Let the time in the line run while this block waits."""
         is_over = threading.Event()
 
         def run() -> None:
             while not is_over.wait(_PROGRESS_S):
                 self.update(0)
 
-        if getattr(running_ipython(), "kernel", None) is None:
-            yield
-            return
         clock = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
         clock.start()
         try:
@@ -361,7 +357,7 @@ class Progress(AbstractContextManager["Progress"]):
             self._show(str(self))
 
     def _show(self, text: str) -> None:
-        if getattr(running_ipython(), "kernel", None) is not None:
+        if running_kernel() is not None:
             from IPython.display import display
 
             data = {"text/plain": text}

@@ -7,7 +7,6 @@ requests, and `handle_request` responds. This module depends on neither the widg
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import mimetypes
 from contextlib import suppress
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..cassettes import Recording
-from ..display import cell_texts, plural, printable_line, table_html, utc_time
+from ..display import cell_text, cell_texts, plural, printable_line, table_html, utc_time
 from ..errors import CassetteError, DirectMailLabError
 from ..exchange.bodies import (
     PICTURE_TYPES,
@@ -370,17 +369,15 @@ def table(recording: Recording, number: int) -> dict[str, Any]:
     response.extensions[EXTENSION] = Received(is_page=True)  # without a warning of other pages
     whole = frame(response, on_error="keep")
     shown = whole.iloc[:_TABLE_ROWS, :_TABLE_COLUMNS]
-    values = shown.to_numpy(object, na_value="")
     return {
         "columns": list(map(str, shown.columns)),
-        "rows": [list(map(_cell, row)) for row in values],
+        "rows": shown.map(_cell).to_numpy().tolist(),
         "shape": whole.shape,
     }
 
 
 def _cell(value: object) -> str:
-    is_nested = isinstance(value, list | dict)
-    text = json.dumps(value, ensure_ascii=False) if is_nested else str(value)
+    text = cell_text(value)
     return text if len(text) <= _TABLE_CHARACTERS else f"{text[:_TABLE_CHARACTERS]}…"
 
 

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import anywidget
 
-from ..display import running_ipython
+from ..display import running_kernel
 from ..exchange.bodies import read_json
 from ..exchange.contract import ME_PATH
 from ..questions.sources import describe
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def can_show_widgets() -> bool:
     """Return whether widgets can be shown: this runs in Jupyter or in a marimo notebook."""
-    if getattr(running_ipython(), "kernel", None) is not None:
+    if running_kernel() is not None:
         return True
     marimo = sys.modules.get("marimo")
     return marimo is not None and bool(marimo.running_in_notebook())
@@ -91,7 +91,7 @@ _shown: WeakSet[Widget] = WeakSet()
 
 def _somebody_watches() -> bool:
     """Return whether a person runs the notebook: a program that runs it has nobody to ask."""
-    kernel = getattr(running_ipython(), "kernel", None)
+    kernel = running_kernel()
     return kernel is not None and kernel.get_parent("shell")["content"].get("allow_stdin", False)
 
 
