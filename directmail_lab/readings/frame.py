@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,22 @@ from .reading import LAST_S, Reading, parse_counts, problem_of
 from .reset_unit import UnitName, renewal_time
 
 _NAT = int(np.iinfo(np.int64).min)
+_DTYPES: dict[str, Any] = {
+    "at": "float64",
+    "method": "string",
+    "path": "string",
+    "operation": "string",
+    "status": "int64",
+    "limit": "Int64",
+    "remaining": "Int64",
+    "reset": "Int64",
+    "reset_at": "float64",
+    "elapsed_s": "float64",
+    "source": "string",
+    "cassette": "string",
+    "cassette_number": "Int64",
+    "problem": "string",
+}
 
 
 def frame_of(
@@ -37,36 +53,41 @@ def frame_of(
         interaction in the recording, from 1.
         ``attrs["reset_unit"]`` is the unit of ``reset``, or ``"undetermined"``.
     """
-    rows = list(readings)
-    operations = operations_of({row.path for row in rows}, paths)
-    sent = {row.raw[:3] for row in rows}
-    parsed = {texts: parse_counts(texts) for texts in sent}
-    counts = [parsed[row.raw[:3]] for row in rows]
-    problems = [problem_of(row, each.problem) for row, each in zip(rows, counts, strict=True)]
-    columns: dict[str, Any] = {
-        "at": _times([row.at for row in rows]),
-        "method": _texts([row.method for row in rows]),
-        "path": _texts([row.path for row in rows]),
-        "operation": _texts([f"{row.elsewhere}{operations[row.path]}" for row in rows]),
-        "status": np.array([row.status for row in rows], dtype=np.int64),
-        "limit": _counts([each.limit for each in counts]),
-        "remaining": _counts([each.remaining for each in counts]),
-        "reset": _counts([each.reset for each in counts]),
-        "reset_at": _times([None if row.elsewhere else renewal_time(row, unit) for row in rows]),
-        "elapsed_s": np.array([row.elapsed_s for row in rows], dtype=np.float64),
-        "source": _texts([row.source for row in rows]),
-        "cassette": _texts([row.cassette for row in rows]),
-        "cassette_number": _counts([row.cassette_number for row in rows]),
-        "problem": _texts(problems),
-    }
+    known = list(readings)
+    operations = operations_of({each.path for each in known}, paths)
+    rows = [_row(each, operations[each.path], unit) for each in known]
     # Not a RangeIndex: Dask cannot read one that has a name from Parquet.
-    frame = pd.DataFrame(columns, index=pd.Index(np.arange(1, len(rows) + 1), name="number"))
+    index = pd.Index(np.arange(1, len(rows) + 1), name="number")
+    frame = pd.DataFrame(rows, index, list(_DTYPES), dtype=object).astype(_DTYPES)
+    for name in ("at", "reset_at"):
+        frame[name] = _times(frame[name])
     frame.attrs["reset_unit"] = unit
     return frame
 
 
-def _times(seconds: Sequence[float | None]) -> Any:
-    values = np.array(seconds, dtype=np.float64)
+def _row(reading: Reading, operation: str, unit: UnitName) -> tuple[object, ...]:
+    counts = parse_counts(reading.raw[:3])
+    return (
+        reading.at,
+        reading.method,
+        reading.path,
+        f"{reading.elsewhere}{operation}",
+        reading.status,
+        counts.limit,
+        counts.remaining,
+        counts.reset,
+        None if reading.elsewhere else renewal_time(reading, unit),
+        reading.elapsed_s,
+        reading.source,
+        reading.cassette,
+        reading.cassette_number,
+        problem_of(reading, counts.problem),
+    )
+
+
+def _times(seconds: pd.Series[float]) -> Any:
+    """Return times; NaT for what is before 1970, or no date that Python has."""
+    values = seconds.to_numpy()
     is_time = (values >= 0) & (values <= LAST_S)
     # Rounded as `datetime.fromtimestamp` does for an interaction.
     fractions, wholes = np.modf(values[is_time])
@@ -74,11 +95,3 @@ def _times(seconds: Sequence[float | None]) -> Any:
     microseconds = np.full(len(values), _NAT, dtype=np.int64)
     microseconds[is_time] = wholes.astype(np.int64) * 1_000_000 + rest
     return pd.array(microseconds, dtype="datetime64[us, UTC]")
-
-
-def _texts(texts: Sequence[str | None]) -> Any:
-    return pd.array(texts, dtype="string")
-
-
-def _counts(counts: Sequence[int | None]) -> Any:
-    return pd.array(counts, dtype="Int64")
