@@ -199,10 +199,9 @@ def _check_message(headers: Headers, body: bytes | None, name: str) -> None:
     texts: list[str] = []
     for key, value in headers:
         texts += key, value
-    if not isinstance(headers, tuple) or not _are_texts(texts):
-        raise CassetteFormatError(f"the headers of its {name} are not pairs of text in a tuple")
-    if body is not None and not isinstance(body, bytes):
-        raise CassetteFormatError(f"the body of its {name} is not bytes")
+    are_pairs = isinstance(headers, tuple) and _are_texts(texts)
+    _check(are_pairs, f"the headers of its {name} are not pairs of text in a tuple")
+    _check(body is None or isinstance(body, bytes), f"the body of its {name} is not bytes")
 
 
 def _check(is_so: object, problem: str) -> None:

@@ -56,7 +56,6 @@ _TABLE_COLUMNS = 50
 STATIC_ROWS = 10
 """How many rows a saved notebook shows without a kernel; the run of `share` sets more."""
 UNKNOWN_REQUEST = {"problem": "The page sent an unknown request. Reload the page."}
-_NOT_STATIC = ["number", "replayed"]
 
 
 class Row(NamedTuple):
@@ -178,8 +177,8 @@ def static_table(
     import pandas as pd
 
     first = rows(recording, 1, STATIC_ROWS)
-    index = pd.RangeIndex(1, len(first) + 1, name="number")
-    frame = pd.DataFrame(first, index, Row._fields).drop(columns=_NOT_STATIC).replace("", None)
+    frame = pd.DataFrame(first, columns=Row._fields).drop(columns="replayed")
+    frame = frame.set_index("number").replace("", None)
     frame["time"] = pd.to_datetime(frame["time"], unit="ms", utc=True)
     frame = frame.loc[:, frame.notna().any()].convert_dtypes()
     count = len(recording)
@@ -188,7 +187,7 @@ def static_table(
     note = f"{printable_line(recording.title)}, {plural(count, 'interaction')}{recorded}{more}."
     frame.attrs["notes"] = [note]
     table = table_html(frame, most_rows=STATIC_ROWS)
-    cells = pd.DataFrame({name: cell_texts(frame[name]) for name in frame}, list(index))
+    cells = pd.DataFrame({name: cell_texts(frame[name]) for name in frame}, list(frame.index))
     text = f"{cells.to_string()}\n{note}"
     if selected is not None:
         view = view_of(*selected)

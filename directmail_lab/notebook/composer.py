@@ -203,7 +203,7 @@ class Composer:
     def _cell(self, form: Any, body: bytes) -> str:
         session = self._session()
         request = request_value(_written(session, self._shown(), form, body))
-        interaction = Interaction(request, Response(200, "", (), b""), None, None)
+        interaction = Interaction(request, Response(200))
         redacted = session.recording.redactor.interaction(interaction)
         return copy_as(redacted, "request", base_url=session.base_url)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 from types import FrameType
 from typing import Any
@@ -23,26 +25,22 @@ _EVENTS = frozenset(("socket.getaddrinfo", "socket.connect"))
 _NO_CLIENTS = (sys.stdlib_module_names - {"http", "urllib"}) | {"directmail_lab"}
 
 
+@dataclass(eq=False)
 class _Guard:
     """Refuses connections to some places, and to what these are found to be."""
 
-    def __init__(
-        self, places: set[_Place], as_raised: Callable[[DirectMailLabError], BaseException]
-    ) -> None:
-        self.places = places
-        self._as_raised = as_raised
+    places: set[_Place]
+    as_raised: Callable[[DirectMailLabError], BaseException]
 
     def see(self, event: str, host: object, port: object) -> None:
         place = _place(host, port)
         ours = sends_here.get()
-        is_ours = bool(ours)
-        if event == "socket.getaddrinfo":
-            is_ours |= bool(lookups)
-        elif is_ours and _place(ours, port) in self.places:
+        if ours and event == "socket.connect" and _place(ours, port) in self.places:
             self.places.add(place)  # the address of that host
-        if is_ours or place not in self.places or _is_of_vcrpy():
+        is_lookup_of_ours = lookups and event == "socket.getaddrinfo"
+        if ours or is_lookup_of_ours or place not in self.places or _is_of_vcrpy():
             return
-        raise self._as_raised(
+        raise self.as_raised(
             DirectMailLabError(
                 f"Another client than the session of this test connects to {place[0]}:{place[1]} "
                 f"({_client()}). What it sends would be neither recorded nor replayed. Nothing was "
@@ -55,8 +53,12 @@ class _Guard:
 
 
 _guards: list[_Guard] = []
-_hooks: list[Callable[..., None]] = []
-"""The hook, once it is needed: Python keeps it until the process ends."""
+
+
+@cache
+def _add_hook() -> None:
+    """Add the hook when it is first needed: Python keeps it until the process ends."""
+    sys.addaudithook(_audit)
 
 
 @contextmanager
@@ -67,11 +69,8 @@ def guarded(
 
     ``as_raised`` converts our error before a client raises it.
     """
-    if not _hooks:
-        _hooks.append(_audit)
-        sys.addaudithook(_audit)
-    origins = [origin_of(url) for url in urls]
-    guard = _Guard({_place(host, port) for _, host, port in origins}, as_raised)
+    _add_hook()
+    guard = _Guard({_place(host, port) for _, host, port in map(origin_of, urls)}, as_raised)
     _guards.append(guard)
     try:
         yield

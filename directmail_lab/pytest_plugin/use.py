@@ -191,24 +191,23 @@ class Use:
 
         self.refused.append(error)
         what = error.what
+        error.advice = f"Record this test again: {self.command}"
         for title, differing in error.nearest[:1]:
             names = ", ".join(differing)
             is_same = title == error.request
             how = f"differs in {names}" if is_same else f"is not recorded, but {title} is"
             what = f"{error.request} {how}"
-        error.advice = f"Record this test again: {self.command}"
-        rules = changing_values(error.nearest[0][1]) if error.nearest else []
-        parts = set(error.nearest[0][1]) if error.nearest else set()
-        if parts and parts.issubset(ORIGIN):
-            error.advice = (
-                "To compare no host, for tests of several regions: "
-                '@pytest.mark.directmail(match_on=["method", "path", "query", "body"])'
-            )
-        if rules:
-            error.advice = (
-                "Only values that change with each run differ. Leave them out: "
-                f"@pytest.mark.directmail(ignore={rules})"
-            )
+            rules = changing_values(differing)
+            if rules:
+                error.advice = (
+                    "Only values that change with each run differ. Leave them out: "
+                    f"@pytest.mark.directmail(ignore={rules})"
+                )
+            elif differing and set(ORIGIN).issuperset(differing):
+                error.advice = (
+                    "To compare no host, for tests of several regions: "
+                    '@pytest.mark.directmail(match_on=["method", "path", "query", "body"])'
+                )
         if not self.path.exists():
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
@@ -230,11 +229,12 @@ class Use:
         from ..cassettes.recording import age_problem
 
         problem = age_problem(self.cassette.recording(), self.settings.max_age)
+        if not problem:
+            return
         message = f"{self.shown_path} {problem}; to record it again: {self.command}"
-        if problem and self.settings.on_old == "fail":
+        if self.settings.on_old == "fail":
             pytest.fail(message, pytrace=False)
-        elif problem:
-            warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
 
 
 USE = pytest.StashKey[Use]()

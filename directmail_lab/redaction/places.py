@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple, final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
@@ -228,11 +229,10 @@ class Repetitions(Hidden):
     2,000 forms no more are learned: a service may issue one with each response.
     """
 
-    __slots__ = ("__forms", "__in_order")
+    __slots__ = ("__forms",)
 
     def __init__(self) -> None:
-        self.__forms: dict[str, tuple[re.Pattern[str], str]] = {}
-        self.__in_order: list[str] = []  # as they were learned
+        self.__forms: dict[str, tuple[re.Pattern[str], str]] = {}  # as they were learned
 
     @property
     def count(self) -> int:
@@ -256,23 +256,23 @@ class Repetitions(Hidden):
                 if not is_random(secret):
                     pattern = f"{_BEFORE_WHOLE}{pattern}{_AFTER_WHOLE}"
                 new[form] = re.compile(pattern), stand_in_for(secret)
-            # A new dict, since another thread may be searching. One form may contain another one.
-            every = {**self.__forms, **new}
-            self.__in_order += [form for form in new if form not in self.__forms]
-            self.__forms = {form: every[form] for form in sorted(every, key=len, reverse=True)}
+            # A new dict, since another thread may be searching.
+            self.__forms = {**self.__forms, **new}
 
     def are_in(self, text: str, since: int = 0) -> bool:
         """Return whether a text, which may be quoted as JSON, may have one of them.
 
         The first forms that it has learned, ``since`` many, do not count.
         """
-        return any(map(text.__contains__, self.__in_order[since:]))
+        return any(map(text.__contains__, islice(self.__forms, since, None)))
 
     def removed_from(self, text: str) -> str:
         """Return a text without them."""
-        for form, (pattern, stand_in) in self.__forms.items():
-            if form in text:
-                text = pattern.sub(stand_in, text)
+        forms = self.__forms
+        found = [form for form in forms if form in text]
+        for form in sorted(found, key=len, reverse=True):  # one may contain another one
+            pattern, stand_in = forms[form]
+            text = pattern.sub(stand_in, text)
         return text
 
 

@@ -134,8 +134,9 @@ class Redactor(Hidden):
         response = interaction.response
         self._learn_from(request)
         self._learn_from(response)
-        written = self._request(request), self._response(response)
-        return replace(interaction, request=written[0], response=written[1])
+        return replace(
+            interaction, request=self._request(request), response=self._response(response)
+        )
 
     def redacted_text(
         self, interaction: Interaction, text_of: Callable[[Interaction], str]

@@ -71,21 +71,23 @@ def find(parts: Iterable[Part], search: KeySearch, keep: Iterable[str] = ()) -> 
     findings: list[Finding] = []
     for where, group in groupby(parts, itemgetter(0)):
         own = list(group)
-        findings += dict.fromkeys(secrets_in(own, search))
+        findings += secrets_in(own, search)
         personal = personal_data(own, keep)
         if personal:
             findings.append(Finding("personal", personal, where))
     return findings
 
 
-def secrets_in(parts: Iterable[Part], search: KeySearch) -> Iterator[Finding]:
-    """Yield the keys and other credentials in these parts."""
+def secrets_in(parts: Iterable[Part], search: KeySearch) -> list[Finding]:
+    """Return the keys and other credentials in these parts, each once for a place."""
+    found = []
     for where, content in parts:
         text = text_of(content)
         if search.holds(text):
-            yield Finding("secret", "your key", where)
-        found = credentials_in(text, is_body=isinstance(content, bytes))
-        yield from (Finding("secret", what, where) for what in found)
+            found.append(Finding("secret", "your key", where))
+        others = credentials_in(text, is_body=isinstance(content, bytes))
+        found += [Finding("secret", what, where) for what in others]
+    return list(dict.fromkeys(found))
 
 
 def personal_data(parts: Iterable[Part], keep: Iterable[str] = ()) -> str:
@@ -104,8 +106,8 @@ def personal_data(parts: Iterable[Part], keep: Iterable[str] = ()) -> str:
 
 
 def refuse_secrets(findings: Iterable[Finding]) -> None:
-    """Raise an error that says where each secret is, if there are any."""
-    secrets = [f"\n  {each}" for each in findings if each.kind == "secret"]
+    """Raise an error that says where each of these secrets is, if there are any."""
+    secrets = [f"\n  {each}" for each in findings]
     if secrets:
         raise DirectMailLabError(
             f"Nothing was written, because this must not be shared:{''.join(secrets)}\n",
@@ -146,7 +148,7 @@ def audited(path: Path, keep: Iterable[str] = ()) -> tuple[list[Finding], str]:
     findings += _unread(interactions, path)
     if not any(finding.kind == "secret" for finding in findings):
         # Also search the rest of the file: comments, other fields, an unfinished line.
-        findings += dict.fromkeys(secrets_in([(str(path), whole)], search))
+        findings += secrets_in([(str(path), whole)], search)
     return findings, ""
 
 

@@ -341,13 +341,13 @@ class _Packed:
     def refuse_secrets(self, more: Mapping[str, bytes]) -> None:
         """Raise an error if the files of the zip contain a secret, or ``more`` files the key."""
         search = self.search()
-        findings = list(audit.secrets_in(self.parts(), search))
+        findings = audit.secrets_in(self.parts(), search)
         for place, content in {**self.files, **more}.items():
             if search.holds(place):
                 findings.append(audit.Finding("secret", "your key", "the name of a file"))
             elif search.holds(str(content, "latin-1")):
                 findings.append(audit.Finding("secret", "your key", place))
-        audit.refuse_secrets(dict.fromkeys(findings))
+        audit.refuse_secrets(findings)
 
     def run(self) -> None:
         """Run the notebooks in a copy of what the zip contains, and keep their outputs."""
@@ -447,10 +447,9 @@ class _Packed:
 
 
 def _parts_of(notebooks: Mapping[str, bytes]) -> Iterator[Part]:
-    """Yield each part of these files that are notebooks."""
+    """Yield each part of these notebooks."""
     for place, content in notebooks.items():
-        if place.endswith(".ipynb"):
-            yield from audit.parts_of_notebook(json.loads(content), place)
+        yield from audit.parts_of_notebook(json.loads(content), place)
 
 
 def _page_of(notebook: str) -> str:
