@@ -17,10 +17,11 @@ from .sources import (
     Source,
     Sources,
     describe,
-    frame_of_many,
     is_many,
     named_paths,
     recording_of,
+    rows_of_many,
+    with_names,
 )
 
 _DTYPES = {
@@ -106,21 +107,25 @@ def interactions(
     if number is not None:
         return view_of(recording_of(source), number)
     if is_many(source):
-        frame = frame_of_many(source, _frame)
+        named = rows_of_many(source, _rows)
+        frame = with_names(_frame([row for _, _, row in named]), named)
     else:
         recording = recording_of(source)
-        frame = _frame(recording)
+        frame = _frame(_rows(recording))
         frame.attrs.update(describe(recording), problem=recording.problem)
     operations = operations_of(frame["path"].unique(), named_paths(source))
     frame["operation"] = frame["path"].map(operations).astype("string")
     return as_table(frame, is_wide=True)
 
 
-@uncollected()
-def _frame(recording: Recording) -> pd.DataFrame:
-    rows = [_row(recording, number, each) for number, each in enumerate(recording, 1)]
+def _frame(rows: list[tuple[object, ...]]) -> pd.DataFrame:
     index = pd.RangeIndex(1, len(rows) + 1, name="number")
     return pd.DataFrame(rows, index, list(_DTYPES)).astype(_DTYPES)
+
+
+@uncollected()
+def _rows(recording: Recording) -> list[tuple[object, ...]]:
+    return [_row(recording, number, each) for number, each in enumerate(recording, 1)]
 
 
 def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[object, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arguments import argument_error
-from ..cassettes import FileRecording, Recording, find_cassette, read_cassette, uncollected
+from ..cassettes import Recording, find_cassette, read_cassette, uncollected
 from ..cassettes.library import cassettes_in, is_folder
 from ..display import Progress, as_table, plural, printable_line
 from ..errors import CassetteError, naming_what_is_missing
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_Row = TypeVar("_Row")
 Source = str | Path | Session | None
 Sources = Source | Iterable[Source]
 """What a question is asked of: one source of recordings, or a list of several."""
@@ -101,14 +102,13 @@ def rate_limits(source: Sources = None) -> pd.DataFrame:
         from ..readings.frame import frame_of
 
     paths = named_paths(source)
-
-    def readings_in(recording: Recording) -> pd.DataFrame:
-        return frame_of(recording.readings(), unit=recording.evidence.unit, paths=paths)
-
     if is_many(source):
-        frame = frame_of_many(source, readings_in)
-        frame.attrs.setdefault("reset_unit", "undetermined")  # pandas keeps what all have
-        return as_table(frame, is_wide=True)
+        rows = rows_of_many(
+            source, lambda each: [(reading, each.evidence.unit) for reading in each.readings()]
+        )
+        units = [unit for _, _, (_, unit) in rows]
+        frame = frame_of([reading for _, _, (reading, _) in rows], units=units, paths=paths)
+        return as_table(with_names(frame, rows), is_wide=True)
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
@@ -116,7 +116,7 @@ def rate_limits(source: Sources = None) -> pd.DataFrame:
             f"The readings contradict reset_unit={evidence.unit!r}: {evidence.contradiction}.",
             "Leave reset_unit out to infer the unit.",
         )
-    frame = readings_in(recording)
+    frame = frame_of(recording.readings(), unit=recording.evidence.unit, paths=paths)
     frame.attrs.update(describe(recording))
     return as_table(frame, is_wide=True)
 
@@ -171,20 +171,32 @@ def recordings_of(source: Sources = None) -> Iterator[Recording]:
         )
 
 
-def frame_of_many(source: Sources, rows_of: Callable[[Recording], pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of several recordings, after a column that says whose rows are whose."""
-    import pandas as pd
+def rows_of_many(
+    source: Sources, rows_of: Callable[[Recording], Iterable[_Row]]
+) -> list[tuple[str, int, _Row]]:
+    """Return the rows of several recordings, each after the recording's name and its number there.
 
-    frames = []
+    A frame of each recording would take ten times as long as its file.
+    """
+    rows: list[tuple[str, int, _Row]] = []
     sessions = 0
     for each in recordings_of(source):
         name = each.name
         if each.path is None:
             sessions += 1
             name = f"session {sessions}"
-        frames.append(rows_of(each).assign(recording=name))
-    frame = pd.concat(frames or [rows_of(FileRecording("")).assign(recording="")])
-    frame.insert(0, "recording", frame.pop("recording").astype("string"))
+        rows += [(name, number, row) for number, row in enumerate(rows_of(each), 1)]
+    return rows
+
+
+def with_names(frame: pd.DataFrame, rows: Sequence[tuple[str, int, object]]) -> pd.DataFrame:
+    """Return a frame of these rows with a first column that says whose rows are whose."""
+    import pandas as pd
+
+    numbers = pd.Index([number for _, number, _ in rows], dtype="int64", name="number")
+    names = pd.Series([name for name, _, _ in rows], numbers, dtype="string")
+    frame = frame.set_axis(numbers)
+    frame.insert(0, "recording", names)
     return frame
 
 

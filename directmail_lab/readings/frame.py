@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,8 @@ _DTYPES: dict[str, Any] = {
 def frame_of(
     readings: Iterable[Reading],
     *,
-    unit: UnitName,
+    unit: UnitName = "undetermined",
+    units: Sequence[UnitName] = (),
     paths: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return readings as a DataFrame, one row each.
@@ -43,6 +44,8 @@ def frame_of(
     ----------
     unit
         The unit of their ``reset``.
+    units
+        Instead, that of each reading.
     paths
         The caller's templates; see `directmail_lab.exchange.operations.operations_of`.
 
@@ -55,13 +58,17 @@ def frame_of(
     """
     known = list(readings)
     operations = operations_of({each.path for each in known}, paths)
-    rows = [_row(each, operations[each.path], unit) for each in known]
+    units = units or [unit] * len(known)
+    rows = [
+        _row(each, operations[each.path], unit) for each, unit in zip(known, units, strict=True)
+    ]
     # Not a RangeIndex: Dask cannot read one that has a name from Parquet.
     index = pd.Index(np.arange(1, len(rows) + 1), name="number")
     frame = pd.DataFrame(rows, index, list(_DTYPES), dtype=object).astype(_DTYPES)
     for name in ("at", "reset_at"):
         frame[name] = _times(frame[name])
-    frame.attrs["reset_unit"] = unit
+    kinds = {*units} or {unit}
+    frame.attrs["reset_unit"] = kinds.pop() if len(kinds) == 1 else "undetermined"
     return frame
 
 
