@@ -88,27 +88,22 @@ def _in_full(path: Path) -> str:
     texts = []
     try:
         for each in read_cassette(path):
-            status = f"{each.response.status} {each.response.reason}"
-            request = f"{each.request.method} {each.request.uri}"
-            lines = [
-                printable_line(request),
-                *_lines_of(each.request),
-                printable_line(status),
-                *_lines_of(each.response),
-            ]
-            texts.append("\n".join([*lines, ""]))
+            request = _text_of(f"{each.request.method} {each.request.uri}", each.request)
+            response = _text_of(f"{each.response.status} {each.response.reason}", each.response)
+            texts.append(f"{request}\n{response}\n")
     except CassetteFormatError:  # such as a conflict of git
         texts = [path.read_text(encoding="utf-8", errors="replace")]
     texts.sort(key=lambda text: text.partition("\n")[0])
     return printable("\n".join(texts))
 
 
-def _lines_of(message: Request | Response) -> list[str]:
-    """Return the headers and the whole body of a message, with a ``…`` for values that vary."""
-    lines = []
+def _text_of(title: str, message: Request | Response) -> str:
+    """Return a message with its headers and its whole body, with a ``…`` for values that vary."""
+    lines = [title]
     for name, value in sorted(message.headers):
-        lines.append(printable_line(f"{name}: {'…' if varies(name) else value}"))
-    return [*lines, body_text(message.body or b"", sys.maxsize)]
+        lines.append(f"{name}: {'…' if varies(name) else value}")
+    body = body_text(message.body or b"", sys.maxsize)
+    return "\n".join([*map(printable_line, lines), body])
 
 
 @app.command()

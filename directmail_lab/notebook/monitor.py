@@ -91,7 +91,7 @@ class History:
         self.recording = recording
         self.operations: dict[str, Operation] = {}
         self.responses = 0
-        self._by_limit: dict[int, Operation] = {}
+        self._by_limit: dict[int | None, Operation] = {}
         self._sharing = SharedAllowances()
 
     def update(self) -> list[Operation]:
@@ -112,7 +112,7 @@ class History:
                 self._sharing.observe(name, limit, reading.remaining)
         shown: dict[str, Operation] = {}
         for operation in self.operations.values():
-            if operation.limit is not None and self._sharing.is_shared(operation.limit):
+            if self._sharing.is_shared(operation.limit):
                 operation = self._by_limit[operation.limit]
             shown.pop(operation.name, None)
             shown[operation.name] = operation

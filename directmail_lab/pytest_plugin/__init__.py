@@ -251,8 +251,7 @@ def _replaying(use: Use) -> RespondingSession:
 
     # A test that sends nothing needs no cassette.
     path = use.path
-    is_there = path.exists()
-    recording = read_cassette(path) if is_there else FileRecording(path.stem, path=path)
+    recording = read_cassette(path) if path.exists() else FileRecording(path.stem, path=path)
     try:
         session = RespondingSession(recording.base_url or NO_ADDRESS)
     except AddressError:  # a stranger's cassette may have any address

@@ -198,17 +198,20 @@ def resolved(value: Any) -> Any:
         return [resolved(each) for each in value]
     if not isinstance(value, dict):
         return value
+    written = {name: resolved(each) for name, each in value.items()}
     types = value.get("type")
-    if isinstance(types, list) and "$ref" in value:
+    if not isinstance(types, list):  # no schema, or a field of this name
+        return written
+    if "$ref" in value:
         reference = {"$ref": value["$ref"]}
         return {"anyOf": [reference, {"type": "null"}]} if "null" in types else reference
-    if isinstance(types, list) and "array" in types:
-        value = value | {"items": value.get("items", {})}
+    if "array" in types:
+        written.setdefault("items", {})
     if types == ["null"]:
-        value = {name: part for name, part in value.items() if name != "type"}
-    elif isinstance(types, list) and len(types) == 1:
-        value = value | {"type": types[0]}
-    return {name: resolved(each) for name, each in value.items()}
+        del written["type"]
+    elif len(types) == 1:
+        written["type"] = types[0]
+    return written
 
 
 def notes_on(recordings: Iterable[Recording]) -> list[str]:

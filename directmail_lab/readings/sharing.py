@@ -31,7 +31,7 @@ class SharedAllowances:
     """Infers which limits are shared from readings, in the order of their responses."""
 
     def __init__(self) -> None:
-        self._by_limit: dict[int, _SameLimit] = {}
+        self._by_limit: dict[int | None, _SameLimit] = {}
 
     def observe(self, operation: str, limit: int | None, remaining: int | None) -> None:
         """Take the next reading into account."""
@@ -51,7 +51,7 @@ class SharedAllowances:
         known.last_operation = operation
         known.last_remaining = remaining
 
-    def is_shared(self, limit: int) -> bool:
+    def is_shared(self, limit: int | None) -> bool:
         """Return whether the operations with this limit share one allowance."""
         known = self._by_limit.get(limit)
         if known is None or known.shared < _ENOUGH_STEPS:

@@ -261,13 +261,12 @@ class _Packed:
         named = cassette_named(name, folder.resolve())
         if named:
             self._add_cassette(named, f"cassettes/{name}", notebooks)
-        elif file.suffix in _CASSETTE_SUFFIXES and file.is_file():
-            try:
+            return
+        if file.suffix in _CASSETTE_SUFFIXES and file.is_file():
+            with suppress(CassetteFormatError):  # some other file
                 self._add_cassette(file, _from_notebooks(name), notebooks)
-            except CassetteFormatError:  # some other file
-                self._add_beside(name, folder)
-        else:
-            self._add_beside(name, folder)
+                return
+        self._add_beside(name, folder)
 
     def _add_beside(self, name: str, folder: Path) -> None:
         """Add a file that a notebook names, if there is one. It is not hidden, nor a notebook."""
@@ -383,11 +382,10 @@ class _Packed:
             if was_run:
                 self.notebooks[place] = _without_widgets(content)
         for place, recording in self._recordings.items():
-            page_place = f"{place.removesuffix('.yaml')}.html"
             try:
-                self._pages[page_place] = make_page(recording, list(recording))
+                self._pages[_page_of(place)] = make_page(recording, list(recording))
             except DirectMailLabError as error:
-                warn_caller(f"{page_place} is left out. {error.what}")
+                warn_caller(f"{_page_of(place)} is left out. {error.what}")
 
     def sizes(self) -> list[str]:
         """Return the name and the size of each page."""
@@ -452,8 +450,8 @@ def _parts_of(notebooks: Mapping[str, bytes]) -> Iterator[Part]:
         yield from audit.parts_of_notebook(json.loads(content), place)
 
 
-def _page_of(notebook: str) -> str:
-    return f"{notebook.removesuffix('.ipynb')}.html"
+def _page_of(place: str) -> str:
+    return f"{place.removesuffix('.ipynb').removesuffix('.yaml')}.html"
 
 
 def _written(notebook: Mapping[str, Any]) -> bytes:
