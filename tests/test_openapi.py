@@ -102,7 +102,7 @@ def body_of(content: dict[str, Any], message: Request | Response) -> Any:
     body = message.body or b""
     if not body or "form" in declared:
         return None, True
-    value, fault = read_json_body(message.headers, body)
+    value, fault = read_json_body(message)
     if media is None:
         return value, False
     if fault or ("json" not in declared and not isinstance(value, dict | list)):

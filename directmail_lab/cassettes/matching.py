@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from ..arguments import argument_error, check_names
-from ..exchange.bodies import plain_text, read_multipart, unpack
+from ..exchange.bodies import plain_text, read_multipart, unpacked
 from ..exchange.values import Request, header, is_json_type, media_type_of
 from ..redaction.key import ANY_VALUE
 
@@ -291,7 +291,7 @@ def body_parts(request: Request) -> list[tuple[Name, Hashable]]:
     body = request.body or b""
     if body:
         with suppress(ValueError):  # it may not be compressed as its header says
-            body = unpack(body, header(request.headers, "content-encoding") or "")
+            body = unpacked(request)
     if not body:
         return [(("kind",), "no body")]
     media_type = media_type_of(request.headers)

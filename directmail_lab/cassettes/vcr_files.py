@@ -25,7 +25,7 @@ from vcr.serializers import jsonserializer, yamlserializer
 from vcr.util import read_body
 
 from ..errors import CassetteFormatError
-from ..exchange.bodies import unpack
+from ..exchange.bodies import unpacked
 from ..exchange.values import (
     MALFORMED,
     Interaction,
@@ -239,7 +239,7 @@ def response_of_vcr(entry: Mapping[str, Any]) -> Response:
             "body": {"string": value["content"]},
         }
     )
-    plain = unpack(old.body, header(old.headers, "content-encoding") or "")
+    plain = unpacked(old)
     return old if plain is old.body else normalize_headers(replace(old, body=plain))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..display import printable
 from ..errors import DirectMailLabError
-from .values import Headers, header, media_type_of
+from .values import Headers, Request, Response, header, media_type_of
 
 MAX_DEPTH = 50
 """How many levels `leaves` descends. A deeper object or array is a leaf."""
@@ -310,13 +310,13 @@ def _parameter(pattern: re.Pattern[bytes], head: bytes) -> str | None:
     return None if match is None else match[1].decode("utf-8", "replace")
 
 
-def read_json_body(headers: Headers, body: bytes) -> tuple[object, str | None]:
+def read_json_body(message: Request | Response) -> tuple[object, str | None]:
     """Return what `read_json` does, after decompressing the body if its headers say so."""
     try:
-        content = unpack(body, header(headers, "Content-Encoding"))
+        content = unpacked(message)
     except ValueError as error:
         return None, f"is {error}"
-    return read_json(content, declared_charset(header(headers, "Content-Type") or ""))
+    return read_json(content, declared_charset(header(message.headers, "Content-Type") or ""))
 
 
 def declared_charset(content_type: str) -> str | None:
@@ -421,6 +421,11 @@ HARMLESS_CODINGS = frozenset({"identity", "none", "utf-8", "utf8", "binary", "aw
 
 class TooLargeError(ValueError):
     """A body is larger than 64 MB, or would be once it is decompressed."""
+
+
+def unpacked(message: Request | Response) -> bytes:
+    """Return the body of a message decompressed as its headers say; see `unpack` for errors."""
+    return unpack(message.body or b"", header(message.headers, "Content-Encoding"))
 
 
 def unpack(body: bytes, coding: str | None = None) -> bytes:

@@ -193,7 +193,7 @@ def _parts(interaction: Interaction) -> dict[str, Any]:
             headers[name] = int(text) if is_integer else text
     parts: dict[str, Any] = {_STATUS: response.status, "header": headers}
     if interaction.request.method != "HEAD" and response.body:
-        value, problem = read_json_body(response.headers, response.body)
+        value, problem = read_json_body(response)
         parts["body"] = decode_text(response.body) if problem else value
     return parts
 

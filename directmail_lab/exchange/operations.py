@@ -63,6 +63,12 @@ def query_of(uri: str) -> str:
     return _encoded(uri.partition("#")[0].partition("?")[2])
 
 
+def with_query(path: str, uri: str) -> str:
+    """Return a path with the query of ``uri``, if that has one."""
+    query = query_of(uri)
+    return f"{path}?{query}" if query else path
+
+
 def _encoded(text: str) -> str:
     """Return a part of an address with its control characters as a client sends them."""
     if text.isprintable():

@@ -23,10 +23,10 @@ from ..exchange.bodies import (
     decode_text,
     read_json,
     shown_missing,
-    unpack,
+    unpacked,
 )
 from ..exchange.httpx_values import httpx, httpx_response
-from ..exchange.operations import query_of
+from ..exchange.operations import with_query
 from ..exchange.values import (
     Interaction,
     Request,
@@ -209,10 +209,7 @@ def _row(recording: Recording, number: int) -> Row:
     reading = recording.reading(number)
     interaction = recording.interaction(number)
     is_missing = not recording.has_bodies(number) or shown_missing(interaction.response.body)
-    path = reading.path
-    query = query_of(interaction.request.uri)
-    if query:
-        path += f"?{query}"
+    path = with_query(reading.path, interaction.request.uri)
     if len(path) > _MAX_PATH:
         path = f"{path[: _MAX_PATH - 20]}…{path[-20:]}"
     return Row(
@@ -330,7 +327,7 @@ def _read_body(message: Message) -> tuple[bytes, str, str | None]:
     """Return a message's body, decompressed if possible, its media type and its character set."""
     body = message.body or b""
     with suppress(ValueError):
-        body = unpack(body, header(message.headers, "content-encoding") or "")
+        body = unpacked(message)
     charset = declared_charset(header(message.headers, "content-type") or "")
     return body, media_type_of(message.headers)[:100], charset
 

@@ -15,7 +15,7 @@ from ..cassettes.matching import Matching, Name
 from ..display import as_table, plural
 from ..exchange.changes import Target, changes, type_of
 from ..exchange.httpx_values import httpx, response_value
-from ..exchange.operations import operations_of, query_of
+from ..exchange.operations import operations_of, query_of, with_query
 from ..exchange.values import Interaction, may_change
 from ..redaction import Redactor, has_placeholder
 from ..sessions.clients.refusals import check
@@ -260,10 +260,8 @@ def _send_again(
 ) -> httpx.Response | None:
     """Send a request again, and return its response, or None if its body does not end."""
     request = recorded.request
-    address = f"{session.base_url}/{recording.path_of(request).lstrip('/')}"
-    query = query_of(request.uri)
-    if query:
-        address += f"?{query}"
+    path = with_query(recording.path_of(request), request.uri)
+    address = f"{session.base_url}/{path.lstrip('/')}"
     headers = [
         (name, value)
         for name, value in request.headers

@@ -118,7 +118,7 @@ def _responses(recording: Recording, paths: Collection[str]) -> Iterator[_Respon
         elif not response.body:
             kind = "no body"
         else:
-            json, problem = read_json_body(response.headers, response.body)
+            json, problem = read_json_body(response)
             media_type = media_type_of(response.headers)[:100]
             kind = (media_type or "no content type") if problem else "JSON"
         yield _Response(

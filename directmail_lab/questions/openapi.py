@@ -298,7 +298,7 @@ def _body_schema(media_type: str, messages: Sequence[_Message]) -> Schema:
     is_json = _JSON.fullmatch(media_type)
     values = []
     for each in messages:
-        value, problem = read_json_body(each.headers, each.body or b"")
+        value, problem = read_json_body(each)
         # Text such as "7" is JSON too. In a body of another type, only objects and arrays count.
         if not problem and (is_json or isinstance(value, dict | list)):
             values.append(value)

@@ -16,7 +16,7 @@ from ..arguments import check_choice
 from ..credentials import IN_CURL
 from ..errors import CassetteError
 from ..exchange.bodies import plain_text, read_json, read_json_body
-from ..exchange.operations import base_path, path_below, query_of
+from ..exchange.operations import base_path, path_below, with_query
 from ..exchange.values import (
     SAFE_METHODS,
     TOKEN,
@@ -123,10 +123,7 @@ def _as_curl(request: Request, *, has_key: bool) -> str:
 
 
 def _as_cell(request: Request, response: Response, base_url: str) -> str:
-    path = path_below(request.uri, base_path(base_url))
-    query = query_of(request.uri)
-    if query:
-        path = f"{path}?{query}"
+    path = with_query(path_below(request.uri, base_path(base_url)), request.uri)
     if request.method in ("GET", "POST"):
         function = f"dm.{request.method.lower()}"
         arguments = [repr(path)]
@@ -146,7 +143,7 @@ def _as_cell(request: Request, response: Response, base_url: str) -> str:
         named = dict(headers)
         arguments.append(f"headers={named if len(named) == len(headers) else headers}")
     code = f"response = {function}({', '.join(arguments)})"
-    if read_json_body(response.headers, response.body)[1] is not None:
+    if read_json_body(response)[1] is not None:
         return code
     on_error = ', on_error="keep"' if response.status >= 400 else ""
     return f"{code}\ndm.frame(response{on_error})"

@@ -14,8 +14,8 @@ from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
 
-from ..exchange.bodies import table_in, unpack
-from ..exchange.values import Interaction, header
+from ..exchange.bodies import table_in, unpacked
+from ..exchange.values import Interaction
 from .names import is_credential, is_placeholder, is_random, kind_of
 from .places import credentials_in_fields, written_header
 
@@ -257,7 +257,7 @@ def parts_of(interaction: Interaction, where: str) -> Iterator[Part]:
         yield f"{where}, {side} headers", BETWEEN.join(map(": ".join, message.headers))
         body = message.body or b""
         with suppress(ValueError):  # a body that cannot be opened is never shared
-            body = unpack(body, header(message.headers, "content-encoding"))
+            body = unpacked(message)
         yield f"{where}, {side} body", body
         table = table_in(message.headers, request.uri, body)
         if table:

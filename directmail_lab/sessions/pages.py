@@ -18,7 +18,7 @@ from ..display import Progress, plural, say_in_notebook
 from ..errors import AddressError, DirectMailLabError
 from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import End, Next, Seen, Way, page_of, parameter_of, refusal, step
-from ..exchange.operations import base_path, path_below, query_of
+from ..exchange.operations import base_path, path_below, with_query
 from ..exchange.sent_values import add_params, json_text
 from ..redaction.key import has_placeholder
 from ..settings import origin_of
@@ -250,8 +250,7 @@ class Pages(Iterator[httpx.Response]):
         """Return the start of the call that requests the pages from one on, with its query."""
         url, content = place
         path = path_below(str(url), base_path(self._session.base_url))
-        query = query_of(str(url))
-        shown = self._session.recording.redactor.text(f"{path}?{query}" if query else path)
+        shown = self._session.recording.redactor.text(with_query(path, str(url)))
         search = f', method="{self._method}", json=…' if content else ""
         return f'dm.pages("{shown}"{search}'
 

@@ -22,9 +22,8 @@ from ..cassettes.files import read_as_written
 from ..credentials import known_keys
 from ..display import plural
 from ..errors import CassetteFormatError, DirectMailLabError
-from ..exchange.bodies import unpack
+from ..exchange.bodies import unpacked
 from ..exchange.contract import STAND_IN_KEY
-from ..exchange.values import header
 from ..redaction.key import KeySearch
 from ..redaction.personal import count_personal
 from ..redaction.suspects import Part, credentials_in, parts_of, text_of
@@ -157,7 +156,7 @@ def _unread(interactions: Iterable[Interaction], path: Path) -> Iterator[Finding
     for number, each in enumerate(interactions, 1):
         for side, message in (("request", each.request), ("response", each.response)):
             try:
-                unpack(message.body or b"", header(message.headers, "content-encoding"))
+                unpacked(message)
             except ValueError as error:
                 what = f"it was not searched, since it is {error}"
                 yield Finding("secret", what, f"{path}, interaction {number}, {side} body")

@@ -16,7 +16,7 @@ from ..cassettes.library import create
 from ..display import CONTROLS, plural
 from ..errors import DirectMailLabError
 from ..exchange.bodies import PICTURE_TYPES
-from ..exchange.operations import query_of
+from ..exchange.operations import with_query
 from ..exchange.values import Interaction, Request, Response, media_type_of
 from ..questions.interaction_view import InteractionView
 from ..readings.reading import problem_of
@@ -147,7 +147,6 @@ def described(recording: Recording) -> str:
 def _row(recording: Recording, number: int, interaction: Interaction) -> str:
     reading = recording.reading(number)
     at = interaction.recorded_at
-    query = query_of(interaction.request.uri)
     view = InteractionView(
         interaction, recording.has_bodies(number), problem_of(reading, of_headers=None)
     )
@@ -160,7 +159,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> str:
         status=reading.status or "none",
         remaining="" if reading.remaining is None else reading.remaining,
         ms="" if reading.elapsed_s is None else round(reading.elapsed_s * 1000),
-        address=_escaped(f"{reading.path}?{query}" if query else reading.path),
+        address=_escaped(with_query(reading.path, interaction.request.uri)),
         details=_details(view),
     )
 
