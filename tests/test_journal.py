@@ -111,7 +111,7 @@ def test_a_fold_waits_for_a_write_on_its_way(tmp_path):
 
 def test_a_large_recording_is_folded_after_a_pause(tmp_path, monkeypatch):
     """Nobody waits for it at each cell. Its end folds it in any case."""
-    monkeypatch.setattr("directmail_lab.cassettes.recorder._MOST_BYTES_FOLDED_AT_ONCE", 500)
+    monkeypatch.setattr("directmail_lab.cassettes.recorder._MOST_BYTES_FOLDED_AT_ONCE", 200)
     path = tmp_path / "tour.yaml"
     with opened(path) as cassette:
         for number in range(5):

@@ -726,7 +726,7 @@ def test_all_addresses_of_this_machine_are_one(tmp_path):
     """The stand-in has another port each time."""
     urls = ["http://127.0.0.1:5001", "http://127.0.0.1:5002", "http://localhost:5003"]
     for day, url in enumerate(urls):
-        recorder._written.clear()
+        recorder._runs.clear()
         with opened(tmp_path / "tour.yaml", "update", base_url=url) as cassette:
             cassette.record(answered(get("/0", base=url), f"{day}"))
 

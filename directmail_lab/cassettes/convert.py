@@ -58,7 +58,7 @@ def convert(
     recording = read_cassette(source)
     with locked(target) as path:
         _write(path, version, recording, _redactor(recording))
-        remove_journal(journal_of(path))  # of a killed recording of the replaced file
+        remove_journal(path)  # of a killed recording of the replaced file
     if recording.layout == "har":
         if recording.problem:
             notice(f"{source.name}: {recording.problem}.")

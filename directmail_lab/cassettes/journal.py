@@ -45,13 +45,13 @@ def journal_of(path: Path) -> Path:
     return file.with_name(f"{file.name}.part")
 
 
-def remove_journal(file: Path) -> None:
-    """Remove a journal whose interactions are in its cassette.
+def remove_journal(path: Path) -> None:
+    """Remove the journal of a cassette that has its interactions.
 
     On Windows, it stays if somebody reads it just then. It adds nothing to the cassette.
     """
     with suppress(PermissionError):
-        patiently(lambda: file.unlink(missing_ok=True))
+        patiently(lambda: journal_of(path).unlink(missing_ok=True))
 
 
 def digest_of(text: bytes) -> str:
@@ -103,20 +103,23 @@ class Journal:
             self.is_aside = about.get("is_aside") is True
             return
         request = int(about["request"])
-        replaces = list(map(str, about["replaces"]))
-        before, _ = self.by_request.pop(request, ("", b""))
+        before, _ = self.by_request.get(request, ("", b""))
+        removed = {request}
         place = self._standing.get(request, request)
-        for each in reversed(replaces):
+        for each in reversed(list(map(str, about["replaces"]))):
             if each == before:  # it stays in its place, also beside another one with this digest
                 continue
             place = self._places.setdefault(each, each)
-            self.by_request.pop(self._requests.get(each, 0), None)
-        if text:
+            removed.add(self._requests.get(each, 0))
+        if text:  # it is added before the others are removed: Ctrl-C may come in between
+            removed.remove(request)
             digest = digest_of(text)
-            self.by_request[request] = digest, text
             self._standing[request] = place
             self._requests[digest] = request
             self._places.setdefault(digest, place)
+            self.by_request[request] = digest, text
+        for other in removed:
+            self.by_request.pop(other, None)
 
     def added_to(self, recorded: Sequence[Interaction], digests: Sequence[str]) -> Parts:
         """Return a cassette's interactions with those of the journal.
@@ -171,16 +174,6 @@ def parse_journal(data: bytes) -> Journal:
     return journal
 
 
-def journal_in(data: bytes) -> Journal:
-    """Return what journals of this process say, one after the other."""
-    journal = Journal()
-    start = 0
-    while start < len(data):
-        about, text, start = _record(data, start)
-        journal.add(about, text)
-    return journal
-
-
 def _record(data: bytes, start: int) -> tuple[dict[str, Any], bytes, int]:
     """Return a record and its end, which is beyond that of the data if it is cut off."""
     text_start = data.find(b"\n", start) + 1
@@ -196,64 +189,72 @@ def _record(data: bytes, start: int) -> tuple[dict[str, Any], bytes, int]:
 
 
 class JournalWriter:
-    """Writes a new journal. After each record, a kill does not lose it."""
+    """Writes the journal of a recording. After each record, a kill does not lose it.
 
-    def __init__(self, path: Path, about: Mapping[str, object], mode: int) -> None:
-        self._path = path
-        self._about = about
-        self._mode = mode
-        self.synced_at = 0.0
-        self.size = 0
-        patiently(lambda: path.unlink(missing_ok=True))
+    A recording that rests removes the file, and begins another one later.
+
+    Attributes
+    ----------
+    added
+        What all its files add to the cassette.
+    is_open
+        Whether there is a file.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, object]) -> None:
+        self._path = journal_of(path)
+        self._start = _line(about)
+        self._file = 0
+        self._size = 0
+        self._synced_at = 0.0
+        self.added = Journal()
+        self.is_open = False
+
+    def begin(self, mode: int) -> None:
+        """Create the file; create it again with its records if somebody has removed its folder."""
+        data = self._start
+        if self.is_open:
+            self.is_open = False
+            with os.fdopen(self._file, "rb") as file:
+                file.seek(0)
+                data = file.read(self._size)
+        patiently(lambda: self._path.unlink(missing_ok=True))
         # O_EXCL: never through a link that another process has made.
-        self._file = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, mode)
-        self._append(about, b"")
+        self._file = os.open(self._path, _FLAGS | os.O_CREAT | os.O_EXCL, mode)
+        self._size = 0
+        self._add(data)
+        self.is_open = True
 
-    def write(self, request: int, text: bytes, replaces: Iterable[str] = ()) -> None:
+    def write(self, request: int, text: bytes, replaces: Iterable[str]) -> None:
         """Write the text of an interaction, or none to remove it. A full disk changes nothing."""
         about = {"request": request, "size": len(text), "replaces": list(replaces)}
-        self._append(about, text)
-        if time.monotonic() - self.synced_at >= _FSYNC_EVERY_S:
-            self.synced_at = time.monotonic()
+        self._add(_line(about) + text)
+        self.added.add(about, text)
+        if time.monotonic() - self._synced_at >= _FSYNC_EVERY_S:
+            self._synced_at = time.monotonic()
             os.fsync(self._file)
 
-    def data(self) -> bytes:
-        """Return all that was written to it."""
-        os.lseek(self._file, 0, os.SEEK_SET)
-        left = self.size
-        parts = []
-        while left:
-            part = os.read(self._file, left)
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
-
     def is_in_place(self) -> bool:
-        """Return whether the file is still where it was created: its folder may be removed."""
+        """Return whether the file is where it was created: its folder may have been removed."""
         try:
-            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+            return self.is_open and os.path.samestat(self._path.stat(), os.fstat(self._file))
         except FileNotFoundError:
             return False
 
-    def created_again(self) -> JournalWriter:
-        """Return a new journal of the same interactions: somebody has removed this one's folder."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = JournalWriter(self._path, self._about, self._mode)
-        new._add(self.data()[new.size :])
-        os.close(self._file)
-        return new
-
     def close(self) -> None:
         """Close the file, which stays."""
-        os.close(self._file)
-
-    def _append(self, about: Mapping[str, object], text: bytes) -> None:
-        self._add(json.dumps(about).encode() + b"\n" + text)
+        if self.is_open:
+            self.is_open = False
+            os.close(self._file)
 
     def _add(self, data: bytes) -> None:
-        if os.fstat(self._file).st_size != self.size:
-            os.ftruncate(self._file, self.size)  # the last record: by Ctrl-C, or the disk was full
+        if os.fstat(self._file).st_size != self._size:
+            os.ftruncate(self._file, self._size)  # the last record: by Ctrl-C, or the disk was full
         left = memoryview(data)
         while left:
             left = left[os.write(self._file, left) :]
-        self.size += len(data)
+        self._size += len(data)
+
+
+def _line(about: Mapping[str, object]) -> bytes:
+    return json.dumps(about).encode() + b"\n"

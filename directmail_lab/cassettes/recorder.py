@@ -48,8 +48,6 @@ from .journal import (
     digest_of,
     digests_of,
     interactions_of,
-    journal_in,
-    journal_of,
     remove_journal,
 )
 from .library import before_of, command_name, locked, version_of
@@ -68,10 +66,26 @@ BETWEEN_FOLDS_S = 60.0
 _MOST_BYTES_COMPARED = 2 * 1024**2
 _numbers = count(1)
 """Of the requests of this process: a recording that goes on takes responses of before."""
-_written: dict[Path, dict[str, Execution]] = {}
-"""What this process recorded to each cassette in its last run: by whom, by the digest."""
-_have_before: set[Path] = set()
-"""The cassettes that its last run has kept as they were before it."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What this process recorded to a cassette in one run.
+
+    Attributes
+    ----------
+    senders
+        What sent each interaction, by its digest.
+    has_before
+        Whether the cassette was kept as it was before the run.
+    """
+
+    senders: dict[str, Execution] = field(default_factory=dict)
+    has_before: bool = False
+
+
+_runs: dict[Path, _Run] = {}
+"""The last run of this process, by the cassette."""
 
 
 class _Earlier(NamedTuple):
@@ -189,13 +203,9 @@ class Recorder:
         self._notice = notice
         self._matching = matching
         self._rules = rules
-        self._updates = rules.replaces
         self._is_aside = aside
         self._records_failures = records_failures
         self._process = os.getpid()
-        self._journal: JournalWriter | None = None
-        self._folded = b""  # the journal until the recording last rested
-        self._synced_at = 0.0
         self._in_flight: set[int] = set()
         self._is_folded = True
         self._folded_at = time.monotonic()
@@ -207,20 +217,19 @@ class Recorder:
         self.closed = False
         self.lock: ExitStack | None = None
         self._senders: dict[int, Execution] = {}
-        self._known: Mapping[str, Execution] = {}
         self._made: dict[int, list[_Earlier]] = {}  # by the hash of the form
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path, patience_s=0))
             fold_left_journal(self._path, redactor, notice)
             self._start_from(_read(self._path), redactor)
             self.lock = locks.pop_all()
+        about = {"base_url": metadata.get("base_url"), "is_aside": aside}
+        self._journal = JournalWriter(self._path, about)
         self._learned = self.redactor.learned
         self._cell = current_cell().kept_id
         self._replaced: FileRecording | None = None
-        self._had_before = self._path in _have_before
-        _have_before.discard(self._path)
-        self._before = _written.get(self._path, {})
-        self._own = _written[self._path] = {}
+        self._last_run = _runs.get(self._path)
+        self._run = _runs[self._path] = _Run()
 
     def _start_from(self, recording: FileRecording, redactor: Redactor) -> None:
         """Start from the cassette's file as it is."""
@@ -231,7 +240,7 @@ class Recorder:
             recording, self._matching, base_url=self._base_url, redactor=self.redactor
         )
         self._version = recording.version
-        self._kept_bytes = recording.size
+        self._size = recording.size
         self._digests: dict[int, str] = {}
         self._dropped: set[int | str] = set()
         self._series: dict[tuple[int, Execution | None], _Series] = {}
@@ -291,13 +300,11 @@ class Recorder:
                 f"{interaction.request.method} was sent. It was not sent.",
                 "Send it again while you record.",
             )
-        if self._journal is not None and not self._journal.is_in_place():
-            self._journal = self._journal.created_again()
         sender = self._senders.get(number) or current_execution()
         text, _ = self._text_of(interaction, sender)
         self._redact_again()
         self._write(number, text)
-        self._own[digest_of(text)] = sender
+        self._run.senders[digest_of(text)] = sender
         self._in_flight.add(number)
 
     def append(self, interaction: Interaction, number: int) -> Interaction | None:
@@ -350,7 +357,7 @@ class Recorder:
             place = each.place
             if isinstance(place, int):
                 old = self._text(place)
-                self._kept_bytes -= len(old)
+                self._size -= len(old)
                 self._digests[place] = digest_of(old)
             references.append(place if isinstance(place, str) else self._digests[place])
             self._dropped.add(place)
@@ -361,7 +368,7 @@ class Recorder:
             self._write(number, text, references)
             references = references[:1]
             digest = digest_of(text)
-            self._own[digest] = sender
+            self._run.senders[digest] = sender
             if series.cell.cell_id or series.is_write:
                 response = Response(written.response.status, cut=written.response.cut)
                 order = series.at or len(self.recording) + number, number
@@ -415,9 +422,9 @@ class Recorder:
 
     def _keep_before_run(self) -> str:
         """Keep the cassette as it was before this run, once, and return how to compare the two."""
-        if self._is_aside or self._path in _have_before:
+        if self._is_aside or self._run.has_before:
             return ""
-        _have_before.add(self._path)
+        self._run.has_before = True
         before = self._keep(self.recording)
         old = command_name(before, before.stem)
         new = command_name(self._path, self._path.stem)
@@ -437,11 +444,11 @@ class Recorder:
             self._write(number, b"")
 
     def _write(self, number: int, text: bytes, replaces: Iterable[str] = ()) -> None:
-        if self._journal is None:
+        if not self._journal.is_in_place():
             self._begin_journal()
-        assert self._journal is not None
         self._is_folded = False
         self._journal.write(number, text, replaces)
+        self._size += len(text)
 
     def _begin_journal(self) -> None:
         if version_of(self._path) is None:  # else nobody would look for the journal
@@ -451,39 +458,26 @@ class Recorder:
             self._replace_file([])
         elif self._replaced is not None:
             kept = self._keep(self._replaced).name
-            _have_before.add(self._path)
+            self._run.has_before = True
             self._replace_file(list(self.recording.interactions))
             self._notice(
                 f"Cassette {self._path.stem!r} begins anew. What was recorded at "
                 f"{self._replaced.base_url} is in {kept}."
             )
             self._replaced = None
-        self._journal = JournalWriter(
-            journal_of(self._path),
-            {"base_url": self._metadata.get("base_url"), "is_aside": self._is_aside},
-            self._path.stat().st_mode & 0o777,
-        )
-        self._journal.synced_at = self._synced_at
-
-    @property
-    def _size(self) -> int:
-        """How many bytes the cassette may have once it is folded."""
-        written = 0 if self._journal is None else self._journal.size
-        return self._kept_bytes + len(self._folded) + written
+        self._journal.begin(self._path.stat().st_mode & 0o777)
 
     # -- what was recorded before ------------------------------------------------------------------
 
     def continue_run(self) -> None:
         """Go on with the run that this process recorded last."""
-        if not self._own:
-            self._own.update(self._before)
-            self._known = self._own
-            if self._had_before:
-                _have_before.add(self._path)
+        if self._last_run and not self._run.senders:
+            self._run = _runs[self._path] = self._last_run
 
     def sender_of(self, index: int) -> Execution | None:
         """Return what recorded an interaction of the file in this run; None if an earlier one."""
-        return self._known.get(digest_of(self._text(index))) if self._known else None
+        senders = self._run.senders
+        return senders.get(digest_of(self._text(index))) if senders else None
 
     def _text(self, index: int) -> bytes:
         return layout.interaction_text(self.recording.interactions[index]).encode()
@@ -496,7 +490,7 @@ class Recorder:
         cells: then the notebook keeps no ids. A write may replace a failed one of any cell.
         """
         is_sent = is_write(request)
-        may_replace = self._updates and (sender.cell_id or self.recording.interactions)
+        may_replace = self._rules.replaces and (sender.cell_id or self.recording.interactions)
         if not (is_sent or may_replace):
             return _Series(sender, is_sent)
         # What a person's functions say may differ for two requests with one form.
@@ -527,7 +521,7 @@ class Recorder:
                     earlier = [each for each in earlier if each.cell is None]
                 own += [each for each in [*in_file, *made] if sender.follows(each.sender)]
                 own.sort(key=attrgetter("order"))
-            left = (own or earlier) if self._updates else []
+            left = (own or earlier) if self._rules.replaces else []
             if is_sent:
                 others = [each for each in [*in_file, *made] if each.sender is not sender]
                 left += [each for each in others if fails(each.response)]
@@ -596,11 +590,8 @@ class Recorder:
     def _parts(self, *, is_whole: bool = True) -> Parts:
         """Return the file's interactions that stay, and the texts of the new ones, in order."""
         known = self.recording.interactions if is_whole else ()
-        return self._new().added_to(known, [self._digests.get(at, "") for at in range(len(known))])
-
-    def _new(self) -> Journal:
-        """Return what this recording adds to the file as it was last read."""
-        return journal_in(self._folded + (b"" if self._journal is None else self._journal.data()))
+        digests = [self._digests.get(at, "") for at in range(len(known))]
+        return self._journal.added.added_to(known, digests)
 
     def fold_after_cell(self, *, rests: bool) -> bool:
         """Fold at the end of a cell, unless a write is on its way.
@@ -623,12 +614,8 @@ class Recorder:
 
     def _rest(self) -> None:
         """Release the lock until `wake`. The file is whole, so it needs no journal."""
-        if self._journal is not None:
-            self._folded += self._journal.data()
-            self._synced_at = self._journal.synced_at
-            self._journal.close()
-            self._journal = None
-        if self._was_created and not self._new().by_request:
+        self._journal.close()
+        if self._was_created and not self._journal.added.by_request:
             self._path.unlink(missing_ok=True)
             self._version = None
         self._was_created = False
@@ -636,7 +623,7 @@ class Recorder:
         self.lock = None
         assert lock is not None, "it was locked until now"
         with lock:
-            remove_journal(journal_of(self._path))
+            remove_journal(self._path)
 
     def wake(self) -> bool:
         """Lock a recording that rests, and return whether others changed its cassette meanwhile.
@@ -664,16 +651,15 @@ class Recorder:
         Somebody may have removed the file, or put an earlier one in its place. Then what is missing
         of this run is added again.
         """
-        own = self._new().by_request
+        own = self._journal.added.by_request
         known = set(self.recording.interactions)
-        self._folded = b""
+        self._journal.added = Journal()
         self._replaced = None
         self._made = {}
-        self._known = self._own
         self._start_from(file, self.redactor)
         recording = file.interactions
         there = dict(zip(digests_of(recording), recording, strict=True))
-        others = {each for digest, each in there.items() if digest not in self._own} - known
+        others = {each for digest, each in there.items() if digest not in self._run.senders} - known
         is_said = False
         for number, (digest, text) in own.items():
             if digest in there:
@@ -684,16 +670,16 @@ class Recorder:
                 if not is_said:
                     self._say_changed()
                 is_said = True
-                self._senders[number] = self._own[digest]
+                self._senders[number] = self._run.senders[digest]
                 self.append(each, number)
 
     def fold(self) -> None:
         """Write the cassette anew, from its file and the journal, which stays until the end."""
-        is_current = self._is_folded and version_of(self._path) == self._version
-        if self._journal is None or is_current:
+        is_changed = self._journal.is_open and version_of(self._path) != self._version
+        if self._is_folded and not is_changed:
             return
         if not self._journal.is_in_place():
-            self._journal = self._journal.created_again()
+            self._begin_journal()
         if version_of(self._path) != self._version:
             self._follow_change()
         self._redact_again()
@@ -736,12 +722,13 @@ class Recorder:
         known = self._learned
         learned = self.redactor.learned
         if learned != known:
-            for number, (digest, text) in self._new().by_request.items():
+            for number, (digest, text) in list(self._journal.added.by_request.items()):
                 if self.redactor.learned_in(text.decode(), known):
                     (interaction,) = read_interactions(text)
                     new, _ = self.redactor.redacted_text(interaction, layout.interaction_text)
                     self._write(number, new.encode(), [digest])
-                    self._own[digest_of(new.encode())] = self._own[digest]
+                    senders = self._run.senders
+                    senders[digest_of(new.encode())] = senders[digest]
         self._learned = learned
 
     # -- the end -----------------------------------------------------------------------------------
@@ -762,36 +749,34 @@ class Recorder:
         if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
-        with self.lock or ExitStack():
-            if self._journal is None:
-                return bool(self._folded)
+        if self.lock is None:
+            return bool(self._journal.added.by_request)
+        with self.lock:
             try:
                 self._finish(True)
                 if sys.exception() is None:
                     self._finish(None)  # of a cell that goes on after a block that records
-                is_kept = self._end(ending or ("drop" if self._is_aside else "merge"))
+                self._end(ending or ("drop" if self._is_aside else "merge"))
             finally:
                 self._journal.close()
-            remove_journal(journal_of(self._path))
-        return is_kept
+            remove_journal(self._path)
+        return bool(self._journal.added.by_request)
 
-    def _end(self, ending: Ending) -> bool:
-        """Fold the recording as it ends, and return whether the cassette has something of it."""
+    def _end(self, ending: Ending) -> None:
+        """Fold the recording as it ends."""
         if ending == "drop":
             if self._is_aside:
                 self._dropped.clear()
-            for number, (_, text) in self._new().by_request.items():
+            for number, (_, text) in list(self._journal.added.by_request.items()):
                 if self._is_aside or read_interactions(text)[0].response.broke_off:
                     self._write(number, b"")
         if ending == "replace":
             self._dropped.update(range(len(self.recording)))
             self.recording = replace(self.recording, interactions=())
-        is_kept = bool(self._new().by_request)
-        if is_kept or self._dropped:
+        if self._journal.added.by_request or self._dropped:
             self.fold()
         elif self._was_created:
             self._path.unlink(missing_ok=True)
-        return is_kept
 
 
 def _read(path: Path) -> FileRecording:
@@ -823,4 +808,4 @@ def fold_left_journal(
         number = journal.new_to(digests_of(recording.interactions))
         if number:
             notice(f"Cassette {path.stem!r}: {plural(number, 'interaction')} {RECOVERED}.")
-    remove_journal(journal_of(path))
+    remove_journal(path)
