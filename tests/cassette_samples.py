@@ -74,8 +74,10 @@ def recorded(path: Path | str, *interactions: Interaction, **options: Any) -> Pa
     return Path(path)
 
 
-def begin(cassette: Cassette, write: Interaction) -> Any:
-    return cassette.begin_write(write.request, NOON)
+def begin(cassette: Cassette, write: Interaction) -> int:
+    number = cassette.start(write.request.method)
+    cassette.begin_write(write.request, NOON, number)
+    return number
 
 
 def loaded_by_vcrpy(path: Path) -> int:

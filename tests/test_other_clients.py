@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +23,7 @@ import pytest
 import requests
 import urllib3
 import vcr
-from cassette_samples import BASE_URL, answered, get, opened, post
+from cassette_samples import BASE_URL, answered, begin, get, opened, post
 from client_service import KEY, ClientService
 from key_search import traces
 from vcr.errors import CannotOverwriteExistingCassetteException
@@ -176,7 +175,7 @@ def test_vcrpy_loads_whatever_we_write_at_any_moment(tmp_path):
             for number in range(3):
                 cassette.record(answered(get(f"/v1/{run}/{number}"), b"\xff\0\x85"))
                 counts.append(count())
-            begun = cassette.begin_write(post(b"{}"), datetime.now(UTC))
+            begun = begin(cassette, answered(post(b"{}")))
             counts.append(count())
             cassette.record(answered(post(b"{}"), "\u2028é"), begun)
             counts.append(count())

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from cassette_samples import BASE_URL, answered, get, opened, theirs
+from cassette_samples import BASE_URL, answered, begin, get, opened, theirs
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -45,10 +45,7 @@ class RecordingMachine(RuleBasedStateMachine):
         known = sorted(self.acknowledged)
         name = f"/{next(self.numbers)}" if is_new or not known else known[0]
         interaction = answered(get(name), f"{next(self.numbers)}")
-        assert interaction.recorded_at is not None
-        begun = None
-        if is_write:
-            begun = self.cassette.begin_write(interaction.request, interaction.recorded_at)
+        begun = begin(self.cassette, interaction) if is_write else None
         assert self.cassette.record(interaction, begun)
         self.acknowledged.add(name)
         self.of_run.add(name)

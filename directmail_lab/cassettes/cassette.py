@@ -358,29 +358,27 @@ class Cassette:
             self._in_turn(self._wake)
         return self._recorder.start(method)
 
-    def begin_write(self, write: Request, at: datetime, number: int | None = None) -> int:
+    def begin_write(self, write: Request, at: datetime, number: int) -> None:
         """Record a write before it is sent, as one to which no response came.
 
         So a later run knows of it, even if this process is killed before the response comes.
-        Nothing is recorded if ``before_record`` leaves it out, or if the recording has ended.
-        Returns its ``number``, which `start` gives.
+        Nothing is recorded if ``before_record`` leaves it out, or if the recording has ended. Its
+        ``number`` is what `start` returned.
 
         Raises
         ------
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        number = number or self.start(write.method)
         interaction = self._as_recorded(Interaction(write, _UNANSWERED, at))
         if interaction is None:
-            return number
+            return
         with self._lock:
             assert self._recorder is not None, "only a recording sends"
             try:
                 self._recorder.begin_write(number, interaction)
             except OSError as error:
                 raise self._not_written(error, f" The {write.method} was not sent.") from None
-        return number
 
     def drop(self, number: int) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
@@ -681,7 +679,7 @@ class Cassette:
                 service_of(each.request.uri, "") for each in recording
             }
         else:
-            is_same = {service_of(base_url)} == set(map(service_of, recording.base_urls))
+            is_same = service_of(base_url) == service_of(recording.base_url)
         if is_same:
             return
         if self._begins_anew:
@@ -689,7 +687,7 @@ class Cassette:
             return
         recorder.close()
         raise CassetteError(
-            f"Cassette {self.name!r} was recorded at {' and '.join(recording.base_urls)}, and this "
+            f"Cassette {self.name!r} was recorded at {recording.base_url}, and this "
             f"session sends to {base_url}. Nothing was sent.",
             f"Record under another name, or begin it anew: dm.record({self.name!r}, replace=True), "
             f"which keeps the old file as {before_of(self.path).name}.",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 from json import loads
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import argument_error, check_number
 from ..display import Progress, plural, say_in_notebook
@@ -28,25 +28,9 @@ from .transports.extensions import EXTENSION, Batch, Call, received_of
 from .transports.writes import IF_SENT
 
 if TYPE_CHECKING:
-    from ..cassettes import SessionRecording
+    from .session import Session
 
 Result = httpx.Response | Exception
-
-
-class Session(Protocol):
-    """What these calls need of a session."""
-
-    base_url: str
-    client: httpx.Client
-
-    @property
-    def cassette(self) -> str | None: ...
-
-    @property
-    def mode(self) -> str: ...
-
-    @property
-    def recording(self) -> SessionRecording: ...
 
 
 _MOST_PAGES = 1_000

@@ -88,7 +88,7 @@ class _Exchange:
     def begin_write(self) -> None:
         """Record a write before it is sent: a kill must not let a later run send it again."""
         cassette = self._transport.cassette
-        if cassette is not None:
+        if cassette is not None and self._number is not None:
             at = datetime.fromtimestamp(self._transport.clock(), UTC)
             self._sent = request_value(self._request)
             cassette.begin_write(self._sent, at, self._number)
