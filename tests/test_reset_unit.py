@@ -71,7 +71,7 @@ def test_an_inferred_unit_remains_until_a_reading_contradicts_it(unit):
     for one in [*readings, reading(NOW_S + 72, 0), reading(NOW_S + 73, None)]:
         inference.observe(one)
     named = inference.unit
-    inference.observe(reading(NOW_S + 74, "2026-11-21T12:01:00Z"))
+    inference.observe(reading(NOW_S + 74, 10**15))
 
     assert (named, inference.unit) == (unit, "undetermined")
 
@@ -85,12 +85,10 @@ def test_an_inferred_unit_remains_until_a_reading_contradicts_it(unit):
         # The client's clock is years behind, so the service's Date counts.
         (reading(NOW_S - 3e8, int(NOW_S), served_at=NOW_S), "epoch_s"),
         (reading(math.nan, int(NOW_S)), "epoch_s"),
-        (reading(NOW_S, "Sat, 21 Nov 2026 12:01:00 GMT"), "http_date"),
-        (reading(NOW_S, "2026-11-21T12:01:00Z"), "iso_text"),
     ],
 )
 def test_one_reading_is_enough_to_recognize_a_point_in_time(one, unit):
-    """A timestamp is too large for a duration and close to now, and a date is not a number."""
+    """A timestamp is too large for a duration and close to now."""
     assert infer_reset_unit([one]).unit == unit
 
 

@@ -253,7 +253,7 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
     values = {
         "Limit": reading.limit,
         "Remaining": reading.remaining,
-        "Reset": reading.reset_text or reading.reset_number,
+        "Reset": reading.raw.reset,
         "Renews at": _format_time(renews_at),
         "Retry after": reading.retry_after_s and f"{reading.retry_after_s:g} s",
         "Problem": reading.problem,

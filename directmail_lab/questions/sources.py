@@ -59,9 +59,9 @@ def rate_limits(source: Sources = None) -> pd.DataFrame:
                                                     <NA> if not an integer
         reset_at                datetime64[us, UTC] when the allowance
                                                     renews, also if reset is
-                                                    a decimal number or a
-                                                    date; NaT while its unit
-                                                    is uncertain, and for
+                                                    a decimal number; NaT
+                                                    while its unit is
+                                                    uncertain, and for
                                                     another server
         elapsed_s               float64             seconds from request to
                                                     headers, or NaN

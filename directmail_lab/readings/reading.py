@@ -12,7 +12,6 @@ from calendar import timegm
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
 
@@ -21,7 +20,6 @@ from ..exchange.operations import operation_of
 from ..exchange.values import Cut, Headers, Interaction
 
 ReadingSource = Literal["live", "recorded", "replayed", "kept"]
-DateForm = Literal["http_date", "iso_text"]
 
 BY_CALLER: tuple[Cut, ...] = ("left", "aborted")
 """What cuts a response if its caller ends it."""
@@ -145,11 +143,6 @@ class Reading(NamedTuple):
     def reset_number(self) -> float | None:
         """The value of Reset if it is a number, also a decimal one; see `problem`."""
         return _number(self.raw.reset)
-
-    @property
-    def reset_text(self) -> str | None:
-        """The value of Reset if it is a date. The contract promises an integer; see `problem`."""
-        return None if parse_date(self.raw.reset) is None else self.raw.reset
 
     @property
     def problem(self) -> str | None:
@@ -293,7 +286,7 @@ def _integer(text: str | None) -> tuple[int | None, str]:
         if number > _INT64_MAX:
             return None, "is too large"
         return number, ""
-    if parse_date(text) is not None:
+    if seconds_of(text) is not None:
         return None, "is a date"
     return None, "has several values" if "," in text else "is not an integer"
 
@@ -306,24 +299,11 @@ def _number(text: str | None) -> float | None:
     return number
 
 
-def parse_date(text: str | None) -> tuple[DateForm, float] | None:
-    """Return the form of a date and its seconds since the Unix epoch; None if it is not a date.
-
-    A date has the form of HTTP (RFC 9110, section 5.6.7) or ISO 8601; without an offset it is UTC.
-    """
-    if text is None or len(text) > _LONGEST_DATE:
+def seconds_of(date: str | None) -> float | None:
+    """Return a date of HTTP (RFC 9110, section 5.6.7) in seconds since the Unix epoch, or None."""
+    # The parser is for mail. Unlike HTTP, it also accepts a date without the name of the day.
+    if date is None or len(date) > _LONGEST_DATE or not date[:3].isalpha():
         return None
     with suppress(ValueError, OverflowError, IndexError, TypeError):
-        # The parser is for mail. Unlike HTTP, it also accepts a date without the name of the day.
-        if text[:3].isalpha():
-            return "http_date", float(timegm(parsedate_to_datetime(text).utctimetuple()))
-        if "-" in text:
-            moment = datetime.fromisoformat(text)
-            return "iso_text", moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        return float(timegm(parsedate_to_datetime(date).utctimetuple()))
     return None
-
-
-def seconds_of(date: str | None) -> float | None:
-    """Return a date in seconds since the Unix epoch, or None."""
-    parsed = parse_date(date)
-    return None if parsed is None else parsed[1]

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..arguments import check_choice
-from .reading import Reading, parse_date, seconds_of
+from .reading import Reading
 
 ResetUnit = Literal["seconds_left", "milliseconds_left", "epoch_s", "epoch_ms"]
-UnitName = ResetUnit | Literal["http_date", "iso_text", "undetermined"]
+UnitName = ResetUnit | Literal["undetermined"]
 
 
 class Scale(NamedTuple):
@@ -40,8 +40,7 @@ SCALES: dict[UnitName, Scale] = {
     "epoch_s": Scale(1.0, counts_down=False),
     "epoch_ms": Scale(0.001, counts_down=False),
 }
-UNITS: tuple[UnitName, ...] = (*SCALES, "http_date", "iso_text")
-_TIMES_LEFT = UNITS[:2]
+_TIMES_LEFT: tuple[UnitName, ...] = ("seconds_left", "milliseconds_left")
 
 _DAY_S = 86_400.0
 _LONGEST_LEFT_S = dict(zip(_TIMES_LEFT, (366 * _DAY_S, 10 * _DAY_S), strict=True))
@@ -99,7 +98,7 @@ class ResetUnitInference:
     def __init__(self, *, stated: ResetUnit | None = None) -> None:
         if stated is not None:
             check_choice("reset_unit", stated, SCALES)
-        self.candidates: tuple[UnitName, ...] = UNITS
+        self.candidates: tuple[UnitName, ...] = tuple(SCALES)
         self._stated = stated
         self._inferred: UnitName = "undetermined"
         self._reasons: list[str] = []
@@ -120,15 +119,10 @@ class ResetUnitInference:
             return
         value = reading.reset_number
         if value:
-            self._keep(SCALES, f"reading {self._number} has a number")
             near = [unit for unit in SCALES if _is_plausible(value, unit, reading)]
             self._keep(near, f"reading {self._number} would mean an impossible time")
             if self._inferred == "undetermined":
                 self._observe_movement(value, reading)
-            return
-        date = parse_date(reading.raw.reset)
-        if date is not None:
-            self._keep([date[0]], f"reading {self._number} has a date of another form")
 
     def _observe_movement(self, value: float, reading: Reading) -> None:
         key = (reading.method, reading.operation, reading.limit)
@@ -255,14 +249,12 @@ def _is_plausible(value: float, unit: UnitName, reading: Reading) -> bool:
 def renewal_time(reading: Reading, unit: UnitName) -> float | None:
     """Return when a reading says that its allowance renews, in seconds since the Unix epoch.
 
-    A date needs no unit. The result is None if the reading has no Reset, if the unit is not known,
-    or if the value cannot be in that unit.
+    The result is None if the reading has no Reset, if the unit is not known, or if the value cannot
+    be in that unit.
     """
     scale = SCALES.get(unit)
     value = reading.reset_number
-    if value is None:
-        return seconds_of(reading.raw.reset)
-    if scale is None or (value and not _is_plausible(value, unit, reading)):
+    if value is None or scale is None or (value and not _is_plausible(value, unit, reading)):
         return None
     since = reading.at - reading.age_s if scale.counts_down else 0.0
     return since + value * scale.seconds

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ...exchange.contract import TYPICAL_WINDOW_S
 from ...readings.reading import Reading
-from ...readings.reset_unit import SCALES, Scale, UnitName, renewal_time
+from ...readings.reset_unit import SCALES, UnitName, renewal_time
 
 Pace = Literal["burst", "even", "off"]
 
@@ -31,7 +31,6 @@ _LEAST_POLL_S = 0.003
 _LONGEST_POLL_S = 0.1
 # In a busy session, the next response arrives after at most this many times the latency.
 _SLOWEST = 3.0
-_OF_A_DATE = Scale(1.0, counts_down=False)
 # The longest pause after refusals that name no believable renewal: 1, 2, 4, … seconds.
 _LONGEST_PAUSE_S = 16.0
 
@@ -206,8 +205,7 @@ class Allowance:
 
     def _renewal(self, reading: Reading) -> tuple[float, float]:
         """Return when the allowance renews by our clock, and the greatest error in seconds."""
-        number = reading.reset_number
-        value = number or 0
+        value = reading.reset_number or 0
         tolerance_s = _DELAY_S + (reading.elapsed_s or 0.0)
         self.in_seconds_at = reading.at + value
         self.is_renewal_known = True
@@ -218,11 +216,11 @@ class Allowance:
         self.largest_reset = max(self.largest_reset, value)
         unit = self._unit(value)
         at = renewal_time(reading, unit)
-        if at is None or not (self.largest_reset or reading.reset_text):
+        if at is None or not self.largest_reset:
             # If all values of Reset are 0, they say nothing. After 2 and 1, 0 means "now".
             self.is_renewal_known = False
             return max(self.began_at + TYPICAL_WINDOW_S, reading.at + 1.0), tolerance_s
-        scale = _OF_A_DATE if number is None else SCALES[unit]
+        scale = SCALES[unit]
         if self.rounds_down:
             at += scale.seconds
         if not scale.counts_down and reading.served_at is not None:
