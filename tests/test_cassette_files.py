@@ -219,6 +219,15 @@ def test_the_error_for_a_missing_cassette_names_own_folders_and_one_nearby(here,
     assert find_cassette("other/cassettes/near.yaml").samefile(here / "other/cassettes/near.yaml")
 
 
+@pytest.mark.posix("links")
+def test_a_link_in_a_folder_nearby_is_no_cassette_and_no_error(here):
+    near = here / "other" / "cassettes"
+    near.mkdir(parents=True)
+    (near / "near.yaml").symlink_to(here / "nowhere.yaml")
+    with pytest.raises(CassetteNotFoundError, match="There is no cassette 'near'"):
+        find_cassette("near")
+
+
 @pytest.mark.parametrize("name", ["tour", Path("cassettes/tour")])
 def test_the_error_for_a_missing_cassette_names_the_searched_folders(tmp_path, name):
     """The error also says how to record it; "in .." at the end of a sentence would mislead."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -211,7 +212,7 @@ class Cassette:
         check_choice("repeat", repeat, REPEATS)
         self._max_age = max_age
         self._youngest = None if max_age is None else datetime.now(UTC) - parse_age(max_age)
-        self._counts = {"replayed": 0, "sent": 0}
+        self._counts = Counter[str]()
         place = (name.path or name.name) if isinstance(name, FileRecording) else name
         self.name = cassette_name(place)
         self.record_mode = record_mode
@@ -558,9 +559,9 @@ class Cassette:
     def _say_counts(self) -> None:
         """Say how many requests were replayed and sent since the last time."""
         counts = self._counts
-        if self._max_age is None or not any(counts.values()):
+        if self._max_age is None or not counts.total():
             return
-        self._counts = dict.fromkeys(counts, 0)
+        self._counts = Counter()
         text = (
             f"Cassette {self.name!r}: {plural(counts['replayed'], 'request')} replayed (younger "
             f"than {self._max_age}), {counts['sent']:,} sent."

@@ -46,7 +46,6 @@ from .recording import Recording, uncollected
 _ForeignLayout = Literal["vcrpy", "json", "har"]
 
 MAX_FILE_BYTES = 256 * 1024**2
-RECOVERED = "recovered from a recording that did not end"
 _OURS = b'"recorded_with": "directmail-lab'
 _LFS = b"version https://git-lfs"
 _REPAIR = "directmail-lab cassette repair"
@@ -142,10 +141,14 @@ def read_cassette(path: Path) -> FileRecording:
                 raise
             return replace(read_file(path), problem=f"it is read without its journal: {error}")
         recording = read_file(path)
-        if journal is None:
+        if journal is None or journal.is_aside:
             return recording
         if recording.version == version:
-            return _with_journal(recording, journal, path)
+            joined = join(recording, journal)
+            if is_locked(path):
+                count = plural(len(joined), "interaction")
+                joined.problem = f"it is being recorded: {count} until now"
+            return joined
 
 
 def read_journal(path: Path, *, is_repair: bool = False) -> Journal | None:
@@ -172,24 +175,15 @@ def read_journal(path: Path, *, is_repair: bool = False) -> Journal | None:
     return journal
 
 
-def _with_journal(recording: FileRecording, journal: Journal, path: Path) -> FileRecording:
-    if journal.is_aside:
-        return recording
-    joined = join(recording, journal)
-    problem: str | None = None
-    new = journal.new_to(digests_of(recording.interactions))
-    if is_locked(path):
-        problem = f"it is being recorded: {plural(len(joined), 'interaction')} until now"
-    elif new:
-        problem = f"{plural(new, 'interaction')} {RECOVERED}"
-    return replace(joined, problem=problem)
-
-
 def join(recording: FileRecording, journal: Journal) -> FileRecording:
-    """Return a recording with what its journal adds to it."""
+    """Return a recording with what its journal adds to it; its ``problem`` says how many."""
     known = recording.interactions
-    parts = journal.added_to(known, digests_of(known))
-    return with_parts(recording, parts, journal.base_url)
+    digests = digests_of(known)
+    joined = with_parts(recording, journal.added_to(known, digests), journal.base_url)
+    new = journal.new_to(digests)
+    if new:
+        joined.problem = f"{plural(new, 'interaction')} recovered from a recording that did not end"
+    return joined
 
 
 def with_parts(recording: FileRecording, parts: Parts, base_url: str | None) -> FileRecording:

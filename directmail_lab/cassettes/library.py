@@ -80,7 +80,7 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
 
 def _near(name: str) -> Iterator[Path]:
     """Yield the cassettes of a name in other folders of the project."""
-    with suppress(OSError):
+    with suppress(OSError, CassetteError):  # such as a link that leads out of its folder
         for start in _project_folders(Path.cwd()):
             for folder in sorted(start.glob(f"*/{_FOLDER}")):
                 path = _find_in([folder], name)

@@ -21,7 +21,7 @@ from shutil import copymode
 from typing import Literal, NamedTuple
 
 from ..arguments import ModeRules
-from ..display import plural, printable_line
+from ..display import printable_line
 from ..errors import CassetteError
 from ..exchange.bodies import missing_body
 from ..exchange.changes import shape_change
@@ -32,7 +32,6 @@ from ..redaction import Redactor
 from . import layout
 from .files import (
     MAX_FILE_BYTES,
-    RECOVERED,
     FileRecording,
     join,
     read_cassette,
@@ -337,8 +336,10 @@ class Recorder:
             return None
         series.succeeded |= not fails(written.response)
         self._replace(series, replaced, {number: (text, written)}, sender)
-        in_file = [each.place for each in replaced if isinstance(each.place, int)]
-        self._note_replaced([self.recording.interactions[each] for each in in_file], written)
+        for each in replaced:
+            if isinstance(each.place, int) and not fails(each.response):
+                self._note_replaced(self.recording.interactions[each.place], written)
+                break
         self._in_flight.discard(number)
         return written
 
@@ -394,15 +395,11 @@ class Recorder:
         text, written = self.redactor.redacted_text(interaction, layout.interaction_text)
         return text.encode(), written
 
-    def _note_replaced(self, old: list[Interaction], new: Interaction) -> None:
-        for each in old:
-            size = len(each.response.body) + len(new.response.body)
-            if self._bytes_to_compare + size > _MOST_BYTES_COMPARED:
-                return
-            if not fails(each.response):
-                self._bytes_to_compare += size
-                self._to_compare.append((each, new))
-                return
+    def _note_replaced(self, old: Interaction, new: Interaction) -> None:
+        size = len(old.response.body) + len(new.response.body)
+        if self._bytes_to_compare + size <= _MOST_BYTES_COMPARED:
+            self._bytes_to_compare += size
+            self._to_compare.append((old, new))
 
     def say_new_shapes(self) -> None:
         """Say once for an operation which fields its new responses have, and which no longer."""
@@ -582,8 +579,7 @@ class Recorder:
     def current(self) -> FileRecording:
         """Return the recording so far; of one that stands aside, only what is new."""
         if self.closed or self.lock is None:
-            is_there = version_of(self._path) is not None
-            return read_cassette(self._path) if is_there else _read(self._path)
+            return _read(self._path, read_cassette)
         parts = self._parts(is_whole=not self._is_aside)
         return with_parts(self.recording, parts, self._base_url)
 
@@ -778,9 +774,9 @@ class Recorder:
             self._path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> FileRecording:
+def _read(path: Path, read: Callable[[Path], FileRecording] = read_file) -> FileRecording:
     """Return the recording in a file; an empty one if there is no file."""
-    return FileRecording(path.stem, path=path) if version_of(path) is None else read_file(path)
+    return FileRecording(path.stem, path=path) if version_of(path) is None else read(path)
 
 
 def fold_left_journal(
@@ -804,7 +800,6 @@ def fold_left_journal(
         write_cassette(
             path, joined.metadata, joined.interactions, redactor, version=recording.version
         )
-        number = journal.new_to(digests_of(recording.interactions))
-        if number:
-            notice(f"Cassette {path.stem!r}: {plural(number, 'interaction')} {RECOVERED}.")
+        if joined.problem:
+            notice(f"Cassette {path.stem!r}: {joined.problem}.")
     remove_journal(path)

@@ -151,14 +151,6 @@ def _query(place: Place) -> dict[str, str]:
     return dict(url.params) | found
 
 
-def _moved(place: Place, parameter: str, value: object) -> Place:
-    """Return the place with another value of a parameter."""
-    url, content = place
-    if content:
-        return url, json_text({**_members(content), parameter: value})
-    return url.copy_set_param(parameter, value), ""
-
-
 class Known:
     """The records that came before, by each field that differs in all those of a first page."""
 
@@ -303,7 +295,9 @@ class Pages(Iterator[httpx.Response]):
         url, content = place
         if answer.address:
             return self._checked(url.join(parse_url(answer.address))), content
-        return _moved(place, answer.parameter, answer.value)
+        if content:
+            return url, json_text({**_members(content), answer.parameter: answer.value})
+        return url.copy_set_param(answer.parameter, answer.value), ""
 
     def _warn_if_incomplete(self) -> None:
         seen = self._seen

@@ -313,7 +313,7 @@ def _keys_of(request: httpx.Request, cassette: Cassette | None) -> list[int]:
     return list(dict.fromkeys(hash(each.form(value)) for each in rules))
 
 
-def _answered(recording: Recording, number: int, execution: Execution | None = None) -> SentWrite:
+def _answered(recording: Recording, number: int, execution: Execution | None) -> SentWrite:
     write = SentWrite(None, execution=execution)
     write.answered(recording, number)
     return write
