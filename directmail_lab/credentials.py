@@ -198,7 +198,7 @@ def typed_api_key(text: str) -> ApiKey:
     return ApiKey(text.strip().removesuffix(":"))
 
 
-def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
+def prompt_api_key() -> ApiKey:
     """Ask for the key at a terminal, without showing what is typed.
 
     Raises
@@ -210,7 +210,7 @@ def prompt_api_key(prompt: Callable[[str], str] = getpass.getpass) -> ApiKey:
         with warnings.catch_warnings():
             # If getpass cannot turn the echo off, it warns and then shows what is typed.
             warnings.simplefilter("error", getpass.GetPassWarning)
-            return typed_api_key(prompt("Key (not shown): "))
+            return typed_api_key(getpass.getpass("Key (not shown): "))
     except (getpass.GetPassWarning, EOFError):
         raise CredentialError(
             "This terminal cannot hide what is typed.", f"Set {API_KEY_VARIABLE} instead."

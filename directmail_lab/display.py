@@ -35,10 +35,10 @@ _LEAST_TIME = 1_000_000_000  # as a number of seconds; it has no thousands
 RUN_FOR_FORM = "Run this cell to get the sign-in form."
 """What a saved notebook has in place of the form. A page for readers leaves it out."""
 
-CONTROLS = re.compile(
+# Surrogates, and characters that move a terminal's cursor or hide text, except line breaks.
+_CONTROLS = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Surrogates, and characters that move a terminal's cursor or hide text, except line breaks."""
 
 
 def plural(number: int, noun: str) -> str:
@@ -71,7 +71,7 @@ def printable(text: str) -> str:
 
     Line breaks stay. Every message and every table at a terminal calls this function.
     """
-    return CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
+    return _CONTROLS.sub(lambda control: ascii(control[0])[1:-1], text)
 
 
 def printable_line(text: str) -> str:

@@ -186,15 +186,18 @@ def test_a_keyring_that_hangs_is_given_up_once_with_one_notice(keyring, monkeypa
     assert "did not respond" in keyring_problem()
 
 
-def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed():
+def test_the_user_is_prompted_for_the_key_unless_it_would_be_echoed(monkeypatch):
     def echoing(_prompt: str) -> str:
         warnings.warn("Can not control echo", getpass.GetPassWarning, stacklevel=1)
         raise AssertionError("the key would have been echoed")
 
-    assert prompt_api_key(lambda _prompt: KEY) == ApiKey(KEY)
-    assert prompt_api_key(lambda _prompt: f" {KEY}: ") == ApiKey(KEY)  # as curl needs it
+    for typed in (KEY, f" {KEY}: "):  # as curl needs it
+        monkeypatch.setattr("getpass.getpass", lambda _prompt, typed=typed: typed)
+        assert prompt_api_key() == ApiKey(KEY)
+
+    monkeypatch.setattr("getpass.getpass", echoing)
     with pytest.raises(CredentialError, match="cannot hide what is typed"):
-        prompt_api_key(echoing)
+        prompt_api_key()
 
 
 WRONG_CALLS: list[tuple[str, Callable[[], object], str]] = [

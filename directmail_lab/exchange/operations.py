@@ -45,8 +45,8 @@ def base_path(base_url: str) -> str:
     return urlsplit(base_url).path.rstrip("/")
 
 
-# Loading a cassette splits all its addresses, and urlsplit takes ten times as long.
-_ORIGIN = re.compile(r"\A(?:[^:/?#]+:)?//[^/?#]*")
+# A fast path: loading a cassette splits all its addresses, and urlsplit takes ten times as long.
+_PLAIN_ADDRESS = re.compile(r"https?://[^/?#\s]*(/[^?#\s]*)?(?:\?([^#\s]*))?(?:#|\Z)")
 
 
 def path_below(uri: str, prefix: str = "") -> str:
@@ -54,13 +54,15 @@ def path_below(uri: str, prefix: str = "") -> str:
 
     If the path does not begin with the prefix, the whole path is returned.
     """
-    path = _ORIGIN.sub("", uri.partition("#")[0])
-    return _encoded(below(path, prefix)) or "/"
+    plain = _PLAIN_ADDRESS.match(uri)
+    path = plain[1] if plain else urlsplit(uri).path
+    return _encoded(below(path or "/", prefix))
 
 
 def query_of(uri: str) -> str:
     """Return the query of ``uri``, without its question mark."""
-    return _encoded(uri.partition("#")[0].partition("?")[2])
+    plain = _PLAIN_ADDRESS.match(uri)
+    return _encoded((plain[2] or "") if plain else urlsplit(uri).query)
 
 
 def with_query(path: str, uri: str) -> str:

@@ -30,11 +30,11 @@ def hide_our_frames(call: pytest.CallInfo[Any], config: pytest.Config) -> None:
 
 def add_to_report(report: pytest.TestReport, config: pytest.Config, use: Use) -> None:
     """Add how a cassette was used to the report of a failure."""
-    from ..display import CONTROLS
+    from ..display import printable_line
 
     lines = _lines(use, has_values=config.get_verbosity() >= 2)
-    shown = [CONTROLS.sub(" ", line) for line in lines]
-    report.sections.append(("directmail cassette", "\n".join(shown)))
+    text = "\n".join(map(printable_line, lines))
+    report.sections.append(("directmail cassette", text))
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash and use.refused and str(use.refused[-1]) in crash.message:
         crash.message = use.refused[-1].what

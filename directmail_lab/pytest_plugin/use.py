@@ -187,7 +187,7 @@ class Use:
         """
         from ..cassettes.matching import ORIGIN
         from ..cassettes.mismatch import changing_values
-        from ..display import CONTROLS
+        from ..display import printable
 
         self.refused.append(error)
         what = error.what
@@ -211,7 +211,7 @@ class Use:
         if not self.path.exists():
             what = f"{error.request} has no response: there is no cassette {self.shown_path}"
             error.advice = f"Record this test: {self.command}"
-        error.what = CONTROLS.sub(" ", what)
+        error.what = printable(what)
         error.details = ""
 
     def failure_for_client(self, error: DirectMailLabError) -> BaseException:

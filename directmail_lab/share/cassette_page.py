@@ -7,13 +7,12 @@ or a mail program. Every text of the recording is escaped, and the file's policy
 from __future__ import annotations
 
 import html
-from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..cassettes import Recording
 from ..cassettes.library import create
-from ..display import CONTROLS, plural
+from ..display import picture_html, plural, printable_line
 from ..errors import DirectMailLabError
 from ..exchange.bodies import PICTURE_TYPES
 from ..exchange.operations import with_query
@@ -172,12 +171,11 @@ def _details(view: InteractionView) -> str:
         parts += [f"<h2>{title}</h2>", f"<pre>{headers}</pre>"]
         media_type = media_type_of(message.headers)
         if message.body and media_type in PICTURE_TYPES:
-            data = b64encode(message.body).decode()
-            parts.append(f'<img alt="The body" src="data:{media_type};base64,{data}">')
+            parts.append(picture_html(media_type, message.body, "The body"))
         elif body:
             parts.append(f"<pre>{body}</pre>")
     return "\n".join(parts)
 
 
 def _escaped(text: str) -> str:
-    return html.escape(CONTROLS.sub(" ", text))
+    return html.escape(printable_line(text))

@@ -14,6 +14,7 @@ import re
 import sys
 import tempfile
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -212,7 +213,7 @@ class _Packed:
         self._recordings: dict[str, FileRecording] = {}
         self._code = ""
         # The places of the cassettes that each notebook replays.
-        self._replayed: dict[str, list[str]] = {}
+        self._replayed = defaultdict[str, list[str]](list)
         notebooks = list(notebooks)
         for notebook in notebooks:
             self._add_notebook(notebook)
@@ -306,7 +307,7 @@ class _Packed:
             self._add(self._cassettes, place, file, target.read_bytes())
             self._recordings[place] = read_cassette(target)
         for notebook in notebooks:
-            self._replayed.setdefault(notebook, []).append(place)
+            self._replayed[notebook].append(place)
 
     def _add(self, files: dict[str, bytes], place: str, file: Path, content: bytes) -> None:
         if place.startswith(("/", "../")) or "\\" in place:
@@ -364,7 +365,7 @@ class _Packed:
         places = [*self.files, *map(_page_of, self.notebooks)]
         files = {posixpath.relpath(place, "notebooks"): self._others.get(place) for place in places}
         for place, content in self.notebooks.items():
-            used = [self._recordings[each] for each in self._replayed.get(place, ())]
+            used = [self._recordings[each] for each in self._replayed[place]]
             recorded = "; ".join(f"{each.name}, {described(each)}" for each in used)
             data = "Data replayed from" if was_run else "Not run before. Data recorded in"
             page, lost = page_of(
@@ -400,7 +401,7 @@ class _Packed:
         for place, content in self.notebooks.items():
             ids = [cell.get("id") for cell in json.loads(content)["cells"]]
             days: dict[str, date] = {}
-            for used in self._replayed.get(place, ()):
+            for used in self._replayed[place]:
                 for each in self._recordings[used]:
                     cell = each.cell or ""
                     if cell in ids and each.recorded_at:

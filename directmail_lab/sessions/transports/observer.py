@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from ...cassettes import SessionRecording
-from ...display import CONTROLS
+from ...display import printable_line
 from ...exchange.httpx_values import httpx
 from ...exchange.operations import below
 from ...exchange.values import Interaction
@@ -88,5 +88,5 @@ class Observer:
         """Remove the key and control characters from an unusual reason phrase."""
         if response.reason_phrase in _USUAL_REASONS:
             return
-        shown = CONTROLS.sub(" ", self.redactor.text(response.reason_phrase))
+        shown = printable_line(self.redactor.text(response.reason_phrase))
         response.extensions["reason_phrase"] = shown.encode("ascii", "replace")
