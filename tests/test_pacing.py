@@ -145,6 +145,17 @@ def test_it_takes_a_few_rounds_to_see_whether_operations_share_an_allowance(is_s
     assert known == ([False] + [True] * 7 if is_shared else [False] * 8)
 
 
+def test_operations_share_an_allowance_until_half_as_many_steps_say_that_they_do_not():
+    """From the fifth response on, each operation falls by itself, and not from the other's."""
+    allowances = SharedAllowances()
+    known = []
+    for operation, remaining in zip("abababa", (59, 58, 57, 56, 56, 55, 55), strict=True):
+        allowances.observe(operation, 60, remaining)
+        known.append(allowances.is_shared(60))
+
+    assert known == [False, False, False, True, True, True, False]
+
+
 def test_a_service_that_sends_only_its_limit_is_not_waited_for():
     service = Service(Clock())
     service.instead = [httpx.Response(200, headers={"X-RateLimit-Limit": "5"}) for _ in range(12)]

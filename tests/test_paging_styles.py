@@ -134,6 +134,11 @@ FOLLOWED: dict[str, Style] = {
     ),
     "rel=NEXT": with_link("rel=NEXT"),
     "two relations": with_link('rel="next last"'),
+    "links to other pages beside it": linked(
+        lambda r, url: Reply(
+            r, {"Link": '<?from_id=0>; rel="first"' + (f', <{url}>; rel="next"' if url else "")}
+        )
+    ),
     "paging.next": linked(lambda r, url: {"data": r, "paging": {"next": url}}),
     "info.next": linked(
         lambda r, url: {"results": r, "info": {"count": 7, "pages": 3, "next": url}}
