@@ -61,6 +61,17 @@ def test_a_full_disk_error_says_that_the_request_was_carried_out(live):
     assert read_cassette(TOUR).problem is None
 
 
+def test_a_full_disk_is_an_error_also_for_a_caller_that_leaves_the_body(live):
+    def leave() -> None:
+        with live.client.stream("GET", "/v1/users/me"):
+            """No part of the body is read."""
+
+    with live.record("tour"):
+        live.me()
+        with full_disk(), pytest.raises(CassetteError, match="Make room on the disk"):
+            leave()
+
+
 def test_a_write_that_cannot_be_recorded_is_not_sent(live, service):
     """Nothing is replaced by what could not be written. Once there is room, both work."""
     live._network.allow_writes = True  # type: ignore[union-attr]
