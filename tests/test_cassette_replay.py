@@ -285,6 +285,19 @@ def test_matching_is_on_the_redacted_form_on_both_sides(path):
     assert Cassette(path, redactor=Redactor([first])).play(post(first.encode()))
 
 
+def test_a_function_of_match_on_gets_the_recorded_body(tmp_path):
+    path = recorded(
+        tmp_path / "tour.yaml", answered(post(b"[1]"), "1"), answered(post(b"[2]"), "2")
+    )
+
+    def same_body(sent: Any, kept: Any) -> bool:
+        return bool(sent.body == kept.body)
+
+    cassette = Cassette(path, matching=Matching(["method", same_body]))
+
+    assert cassette.play(post(b"[2]"))[-1].number == 2
+
+
 def test_a_custom_matcher_may_return_or_assert(path):
     """Like vcrpy's, the function gets two of vcrpy's requests: the sent and the recorded one."""
 

@@ -682,7 +682,9 @@ def test_a_cookie_is_removed_elsewhere_if_its_name_is_one_of_a_credential():
     assert redactor.text(f"server-{1:032x} {SECRET}1") == f"server-{1:032x} <REDACTED>"
 
 
-@pytest.mark.parametrize("name", ["sid", "connect.sid", "csrftoken", "XSRF-TOKEN", ".AspNetCore.A"])
+@pytest.mark.parametrize(
+    "name", ["sid", "connect.sid", "csrftoken", "XSRF-TOKEN", ".AspNetCore.A", "password"]
+)
 def test_the_cookie_of_a_session_is_removed_from_later_bodies(name):
     """Its value may be escaped there as in the header, or not."""
     redactor = Redactor()
