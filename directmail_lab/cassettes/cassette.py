@@ -213,8 +213,6 @@ class Cassette:
         self._max_age = max_age
         self._youngest = None if max_age is None else datetime.now(UTC) - parse_age(max_age)
         self._counts = Counter[str]()
-        place = (name.path or name.name) if isinstance(name, FileRecording) else name
-        self.name = cassette_name(place)
         self.record_mode = record_mode
         self.policy = policy
         self.redactor = redactor or Redactor()
@@ -226,9 +224,13 @@ class Cassette:
         self._lock = RLock()
         started_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         self._metadata = {"started_at": started_at, "base_url": base_url}
-        locate = new_cassette_path if self._rules.sends else find_cassette
-        is_read = isinstance(name, FileRecording) and name.path is not None
-        self.path = Path(place) if is_read else locate(place, folders)
+        if isinstance(name, FileRecording):
+            self.name = name.name
+            self.path = name.path or Path(name.name)
+        else:
+            self.name = cassette_name(name)
+            locate = new_cassette_path if self._rules.sends else find_cassette
+            self.path = locate(name, folders)
         self.records = records(record_mode, self.path)
         self._recorder: Recorder | None = None
         self._open: dict[int, Callable[[bool], object]] = {}

@@ -65,11 +65,12 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     # Unlike Path.is_file, it raises nothing for a name that is too long.
     if os.path.isfile(name):  # noqa: PTH113
         return Path(name)
-    names = cassettes_by_name() if isinstance(name, str) else ()
-    hint = did_you_mean(repr(title), map(repr, names))
-    near = next(_near(name), None) if isinstance(name, str) else None
-    if near is not None:
-        hint = f"There is one in another folder: dm.replay({typed_path(near)!r})."
+    hint = ""
+    if isinstance(name, str):
+        hint = did_you_mean(repr(title), map(repr, cassettes_by_name()))
+        near = _near(name)
+        if near is not None:
+            hint = f"There is one in another folder: dm.replay({typed_path(near)!r})."
     places = " or ".join(map(str, own)) or "a folder cassettes, here or above"
     raise CassetteNotFoundError(
         f"There is no cassette {title!r} in {places}. {hint}".strip(),
@@ -78,14 +79,14 @@ def find_cassette(name: str | Path, first: Sequence[Path] = ()) -> Path:
     )
 
 
-def _near(name: str) -> Iterator[Path]:
-    """Yield the cassettes of a name in other folders of the project."""
+def _near(name: str) -> Path | None:
+    """Return the cassette of a name in another folder of the project."""
     with suppress(OSError, CassetteError):  # such as a link that leads out of its folder
         for start in _project_folders(Path.cwd()):
-            for folder in sorted(start.glob(f"*/{_FOLDER}")):
-                path = _find_in([folder], name)
-                if path is not None:
-                    yield path
+            path = _find_in(sorted(start.glob(f"*/{_FOLDER}")), name)
+            if path is not None:
+                return path
+    return None
 
 
 def _find_in(folders: Iterable[Path], name: str | Path) -> Path | None:

@@ -216,6 +216,7 @@ class Recorder:
         self.closed = False
         self.lock: ExitStack | None = None
         self._senders: dict[int, Execution] = {}
+        self._known: Mapping[str, Execution] = {}  # senders, once the file has what they sent
         self._made: dict[int, list[_Earlier]] = {}  # by the hash of the form
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path, patience_s=0))
@@ -470,11 +471,11 @@ class Recorder:
         """Go on with the run that this process recorded last."""
         if self._last_run and not self._run.senders:
             self._run = _runs[self._path] = self._last_run
+            self._known = self._run.senders
 
     def sender_of(self, index: int) -> Execution | None:
         """Return what recorded an interaction of the file in this run; None if an earlier one."""
-        senders = self._run.senders
-        return senders.get(digest_of(self._text(index))) if senders else None
+        return self._known.get(digest_of(self._text(index))) if self._known else None
 
     def _text(self, index: int) -> bytes:
         return layout.interaction_text(self.recording.interactions[index]).encode()
@@ -652,20 +653,19 @@ class Recorder:
         self._journal.added = Journal()
         self._replaced = None
         self._made = {}
+        self._known = self._run.senders
         self._start_from(file, self.redactor)
         recording = file.interactions
         there = dict(zip(digests_of(recording), recording, strict=True))
         others = {each for digest, each in there.items() if digest not in self._run.senders} - known
-        is_said = False
         for number, (digest, text) in own.items():
             if digest in there:
                 continue
             (each,) = read_interactions(text)
             found = chain.from_iterable(self.index.find(each.request))
             if others.isdisjoint(recording[at] for at in found):
-                if not is_said:
+                if not self._journal.is_open:  # it is the first
                     self._say_changed()
-                is_said = True
                 self._senders[number] = self._run.senders[digest]
                 self.append(each, number)
 

@@ -266,6 +266,17 @@ class Page:
     known: list[int] = field(default_factory=list)
 
     @property
+    def count(self) -> int:
+        """How many records it has; 0 if the body has no list of them."""
+        return len(self.records or ())
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """Its last record; an empty one if there is none, or it is no object."""
+        last = self.records[-1] if self.records else {}
+        return last if isinstance(last, dict) else {}
+
+    @property
     def content(self) -> object:
         """Its records, or else all values below its members, which may be records by their ids."""
         if self.records is not None:
@@ -438,7 +449,6 @@ def refusal(seen: Seen, status: int) -> End:
 
 def _with(seen: Seen, page: Page) -> Seen:
     """Return what is known of a list with a page that did not come before."""
-    count = len(page.records or ())
     has_list = seen.received is not None and page.records is not None
     starts = seen.starts
     if not seen.pages:
@@ -446,10 +456,10 @@ def _with(seen: Seen, page: Page) -> Seen:
     seen = replace(
         seen,
         pages=seen.pages + 1,
-        received=(seen.received or 0) + count if has_list else None,
+        received=(seen.received or 0) + page.count if has_list else None,
         repeated=seen.repeated + min(page.known[:2], default=0),  # one may be a mere name
         total=page.number(_TOTALS) or seen.total,
-        size=seen.size or count,
+        size=seen.size or page.count,
         starts=starts,
         contents=(*seen.contents, _content(page)),
     )
@@ -464,7 +474,7 @@ def _with(seen: Seen, page: Page) -> Seen:
 def _is_repeat(seen: Seen, page: Page) -> bool:
     """Return whether a page came before. Equal pages with other numbers or links are several."""
     asked = seen.asked
-    if asked.tried == "start" and len(page.records or ()) in page.known:
+    if asked.tried == "start" and page.count in page.known:
         return True
     if not page.content or _content(page) not in seen.contents:
         return False
@@ -484,7 +494,7 @@ def _end_of_repeat(seen: Seen, page: Page) -> End:
 def _statements(seen: Seen, page: Page, counter: Counter | None) -> dict[str, bool]:
     """Return the kinds of statements of a page, and whether each says that there are more."""
     said = {}
-    count = len(page.records or ())
+    count = page.count
     if page.flags:
         said["flag"] = all(page.flags)
     if page.links or "link" in seen.announced:
@@ -535,10 +545,9 @@ def _by_missing_id(seen: Seen, page: Page) -> End | None:
     way = seen.way
     if way.option != "after" or seen.looks_last or not page.records:
         return None
-    last = page.records[-1] if isinstance(page.records[-1], dict) else {}
-    if last.get(way.member) is not None:
+    if page.last.get(way.member) is not None:
         return None
-    name = next(iter(last), "FIELD")
+    name = next(iter(page.last), "FIELD")
     problem = f"There may be more: the last record has no {way.member!r}."
     return End(problem, f'after=("{name}", "{way.parameter}")')
 
@@ -577,7 +586,7 @@ def _by_statements(seen: Seen, page: Page) -> Next | End | None:
         return _following(seen, page) or _with_token(page, seen.doubt(problem))
     is_certain = not seen.said.keys().isdisjoint({*seen.announced, "pages"})
     is_led = seen.pages > 1 and not seen.asked.counts
-    is_shorter = len(page.records or ()) < seen.size
+    is_shorter = page.count < seen.size
     return End() if is_certain or is_led or is_shorter or len(seen.said) > 1 else None
 
 
@@ -617,14 +626,12 @@ _RULES: tuple[Callable[[Seen, Page], Next | End | None], ...] = (
 
 def _following(seen: Seen, page: Page) -> Next | None:
     """Return the next number of a page or of a record, or the place after the last record."""
-    records = page.records or []
     way = seen.way
     if way.option == "after":
-        last = records[-1] if records and isinstance(records[-1], dict) else {}
-        value = last.get(way.member)
+        value = page.last.get(way.member)
         return None if value is None else Next(parameter=way.parameter, value=value, counts=True)
     counter = _counter(seen, page)
-    step = len(records) or page.asked_size or page.stated_size
+    step = page.count or page.asked_size or page.stated_size
     if counter is None or not (step or counter.counts_pages):
         return None
     value = counter.number + (1 if counter.counts_pages else step)

@@ -230,13 +230,12 @@ def _warn_of_more(results: list[Any]) -> None:
         seen, answer = step(Seen(), page)
         is_led = isinstance(answer, Next) and not answer.counts
         if page.content and (seen.is_short or is_led or True in page.flags):
-            count = len(page.records or ())
-            of_all = f" of {seen.total:,}" if seen.total > count else ""
+            of_all = f" of {seen.total:,}" if seen.total > page.count else ""
             path = str(_describe(result)["path"])
             query = result.url.query.decode("ascii")
             shown = Redactor().text(f"{path}?{query}" if query else path)
             advice = f'For all: dm.frame(dm.pages("{shown}")).'
-            found.append((f"{count:,}{of_all} records.", advice))
+            found.append((f"{page.count:,}{of_all} records.", advice))
     if not found:
         return
     what, advice = found[0]
