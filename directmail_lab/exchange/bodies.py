@@ -176,6 +176,7 @@ def _list_of(body: dict[str, Any]) -> str | None:
 
 
 def is_usual_list(name: str) -> bool:
+    """Return whether a member of this name usually has the records of a page."""
     return _LISTS.fullmatch(plain_name(name)) is not None
 
 

@@ -92,8 +92,8 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     The chart has a panel for each of the six operations with the most readings,
     and one for operations that share an allowance, as their readings show. The
     limit is a dashed line. Windows are shaded if their renewal is known.
-    Refused requests are marked. If a reading has no time, as in some cassettes
-    of vcrpy, the readings are drawn by number.
+    Refused requests are marked. A reading without a time, as in some cassettes
+    of vcrpy, is left out.
 
     Parameters
     ----------
@@ -107,9 +107,8 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     >>> [panel.get_title("left") for panel in chart.axes]
     ['GET /v1/lists', 'GET /v1/users/me']
     """
-    frame = readings_of(source)
-    is_timed = bool(frame["at"].notna().all())
-    operations = _by_operation(frame, is_timed=is_timed)
+    frame = readings_of(source).dropna(subset=["at"])
+    operations = _by_operation(frame)
     if not operations:
         title = frame.attrs.get("source", "")
         message = "No readings yet. Make a request, such as dm.me(), and draw again."
@@ -126,16 +125,13 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     panels = chart.subplots(len(shown), squeeze=False, sharex=True)[:, 0]
     legend: dict[str, Any] = {}
     for axes, color, name in zip(panels, _SERIES, shown, strict=False):
-        if is_timed:
-            axes.xaxis_date("UTC")  # a style does not set the user's time zone
+        axes.xaxis_date("UTC")  # a style does not set the user's time zone
         _draw_panel(axes, shown[name], color)
         axes.set_title(name, color=color, fontweight="bold")
         axes.set_title(last[name], loc="right")
         handles, labels = axes.get_legend_handles_labels()
         legend.update(zip(labels, handles, strict=True))
-    panels[-1].set_xlabel("by number: not every response has a time")
-    if is_timed:
-        _label_times(panels[-1], frame["at"])
+    _label_times(panels[-1], frame["at"])
     chart.legend(legend.values(), legend.keys(), loc="outside lower left", ncols=4)
     chart.suptitle("\n".join(title_lines), x=0.01, ha="left", fontsize=12, fontweight="bold")
     return chart
@@ -163,12 +159,11 @@ def _label_times(axes: Axes, times: pd.Series[Any]) -> None:
         axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S", "UTC"))  # type: ignore[no-untyped-call]
 
 
-def _by_operation(frame: pd.DataFrame, *, is_timed: bool) -> list[tuple[str, pd.DataFrame]]:
+def _by_operation(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return pairs of an operation and its readings sorted by ``x``; most readings first."""
-    table = frame.assign(x=np.arange(1, len(frame) + 1), renews_x=np.nan)
-    if is_timed:
-        for column, times in (("x", frame["at"]), ("renews_x", frame["reset_at"])):
-            table[column] = pd.to_datetime(times, utc=True).dt.tz_localize(None)
+    table = frame.copy()
+    for column, times in (("x", frame["at"]), ("renews_x", frame["reset_at"])):
+        table[column] = pd.to_datetime(times, utc=True).dt.tz_localize(None)
     table = table.sort_values("x", kind="stable")
     groups = table.groupby(_allowances_of(table), sort=False)
     return sorted(groups, key=lambda group: -len(group[1]))

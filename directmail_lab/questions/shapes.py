@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ..cassettes import Recording
+from ..exchange.bodies import is_usual_list
 from ..exchange.changes import type_of
 from ..exchange.operations import singular
 from .sources import describe as describe_source
@@ -31,8 +32,6 @@ _FORMATS = {
     "uri": re.compile(r"https?://[!-~]+"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I),
 }
-# Fields of an object that wraps the requested data.
-_ENVELOPE = frozenset({"data", "items", "results", "records", "entries"})
 # Numbers, hex digits, UUIDs, texts with an "@" or a space, such as a person's name, telephone
 # numbers, and redaction's "<…>".
 _VALUE_AS_NAME = re.compile(
@@ -126,7 +125,7 @@ class Components(dict[str, Schema]):
             schema = schema | {"items": self.refer(schema["items"], singular(name))}
         if "properties" in schema:
             fields = {
-                field: self.refer(part, name if field in _ENVELOPE else field)
+                field: self.refer(part, name if is_usual_list(field) else field)
                 for field, part in schema["properties"].items()
             }
             schema = schema | {"properties": fields}
