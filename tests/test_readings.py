@@ -15,7 +15,13 @@ import directmail_lab as dm
 from directmail_lab.errors import ServiceError
 from directmail_lab.questions.contract_check import check_contract
 from directmail_lab.readings.frame import frame_of
-from directmail_lab.readings.reading import Reading, raw_values, reading_of, seconds_of
+from directmail_lab.readings.reading import (
+    Reading,
+    parse_counts,
+    raw_values,
+    reading_of,
+    seconds_of,
+)
 from directmail_lab.server.standin import stand_in
 from directmail_lab.sessions.clients.refusals import check
 from directmail_lab.sessions.session import Session
@@ -132,7 +138,7 @@ def read(*headers: tuple[Any, Any], at: float = 1000.0) -> Reading:
 
 
 def parsed(reading: Reading) -> tuple[int | None, int | None, int | None, str | None]:
-    return reading.limit, reading.remaining, reading.reset, reading.problem
+    return tuple(parse_counts(reading.raw[:3]))
 
 
 @pytest.mark.parametrize("change", [str.lower, str.upper, str.title])

@@ -172,7 +172,9 @@ def two_operations(unit: str) -> Iterable[Reading]:
 def untimed(unit: str) -> Iterable[Reading]:
     """Yield readings of a recording without times, whose Date headers are precise to a second."""
     for one in window(unit, BY_HAND):
-        yield reading(math.nan, one.reset, remaining=one.remaining, served_at=int(one.at))
+        value = one.raw.reset
+        served_at = int(one.at)
+        yield reading(math.nan, value, remaining=one.remaining, elapsed_s=None, served_at=served_at)
 
 
 @pytest.mark.parametrize("unit", UNITS)

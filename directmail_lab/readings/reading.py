@@ -135,11 +135,6 @@ class Reading(NamedTuple):
         return _integer(self.raw.remaining)[0]
 
     @property
-    def reset(self) -> int | None:
-        """When the allowance renews, in the unit of the service; None if missing or malformed."""
-        return _integer(self.raw.reset)[0]
-
-    @property
     def reset_number(self) -> float | None:
         """The value of Reset if it is a number, also a decimal one; see `problem`."""
         return _number(self.raw.reset)

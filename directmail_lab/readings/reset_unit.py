@@ -50,8 +50,6 @@ _SKEW_S = 3 * _DAY_S
 # A recording may be years old, but no date before 2000 is accepted.
 _YEAR_2000_S = 946_684_800.0
 
-# The longest that a response is assumed to have taken if its latency is not known.
-_UNKNOWN_LATENCY_S = 30.0
 # The rounding error of a difference of two values, each rounded up, down or to the nearest.
 _ROUNDING = 1.0
 # Remaining 9, 8, 7, 6, 5: each step is one of our own requests, and five readings are enough.
@@ -175,14 +173,11 @@ class _Seen(NamedTuple):
 
 def _written_between(reading: Reading) -> tuple[float, float]:
     """Return the earliest and the latest time at which the service wrote a response."""
-    if not math.isnan(reading.at):
-        latency_s = _UNKNOWN_LATENCY_S if reading.elapsed_s is None else reading.elapsed_s
-        return reading.at - latency_s, reading.at
-    served_at = reading.served_at
-    if served_at is not None:
-        # For a recording without times, use the Date header, which is precise to a second.
-        return served_at, served_at + 1.0
-    return -math.inf, math.inf
+    if reading.elapsed_s is not None:
+        return reading.at - reading.elapsed_s, reading.at
+    # A recording of another program has no latency. Its Date is precise to a second.
+    served_at = math.nan if reading.served_at is None else reading.served_at
+    return served_at, served_at + 1.0
 
 
 class _Countdown:
@@ -226,7 +221,7 @@ class _Countdown:
         fall = first.value - last.value
         # 60001 and 60000 may be a constant in milliseconds that was rounded differently.
         least = 3 if first.value >= _LEAST_CONSTANT_MS else 1
-        # If the times are known only to half a minute, a small fall may fit by chance.
+        # If the times are known only to some seconds, a small fall may fit by chance.
         uncertainty_s = sum(seen.latest - seen.earliest for seen in (first, last))
         is_clear = fall >= least and fall * SCALES[unit].seconds >= 2 * uncertainty_s
         return unit if is_clear else None
