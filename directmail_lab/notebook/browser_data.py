@@ -38,7 +38,7 @@ from ..exchange.values import (
 )
 from ..questions.interaction_view import view_of
 from ..questions.snippets import copy_as
-from ..readings.reading import Reading, cut_text, mark_of, problem_of
+from ..readings.reading import Reading, mark_of
 from ..readings.reset_unit import renewal_time
 from ..sessions.transports.extensions import EXTENSION, Received
 
@@ -262,7 +262,7 @@ def detail(recording: Recording, number: int, *, whole: bool = False) -> Reply:
         "row": _row(recording, number)._asdict(),
         "uri": interaction.request.uri,
         "path": reading.path,
-        "reason": problem_of(reading, of_headers=None) or interaction.response.reason,
+        "reason": reading.why_cut or interaction.response.reason,
         "note": _not_sent(reading, interaction) if _is_replayed(recording, reading) else "",
         "reading": [(name, str(value)) for name, value in values.items() if value is not None],
         "request": request,
@@ -388,9 +388,9 @@ def response_of(recording: Recording, number: int) -> httpx.Response:
     interaction = recording.interaction(number)
     sent = interaction.request
     received = interaction.response
-    if received.cut and not received.status:
-        why = cut_text(received.cut, 0)
-        raise CassetteError(f"For interaction {number}, {why}.")
+    if not received.status:
+        why_cut = recording.reading(number).why_cut
+        raise CassetteError(f"For interaction {number}, {why_cut}.")
     if not recording.has_bodies(number) or shown_missing(received.body):
         raise CassetteError(
             f"The body of interaction {number} was not kept.", "Send the request again."

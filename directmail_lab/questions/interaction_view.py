@@ -13,15 +13,14 @@ from ..cassettes import Recording
 from ..display import printable_line
 from ..exchange.bodies import MOST_SHOWN, body_text, shown_text
 from ..exchange.values import Interaction
-from ..readings.reading import problem_of
 from .snippets import copy_as
 
 
 def view_of(recording: Recording, number: int) -> InteractionView:
     """Return a view of an interaction; raise the errors of `Recording.interaction`."""
     interaction = recording.interaction(number)
-    problem = problem_of(recording.reading(number), of_headers=None)
-    return InteractionView(interaction, recording.has_bodies(number), problem)
+    why_cut = recording.reading(number).why_cut
+    return InteractionView(interaction, recording.has_bodies(number), why_cut)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from ..display import as_table, printable, printable_line
 from ..exchange.bodies import plain_text, shown_missing
 from ..exchange.operations import operations_of, query_of
 from ..exchange.values import Interaction, header
-from ..readings.reading import problem_of
 from .interaction_view import InteractionView, view_of
 from .sources import (
     Source,
@@ -147,7 +146,7 @@ def _row(recording: Recording, number: int, interaction: Interaction) -> tuple[o
         interaction.elapsed_s,
         _excerpt(response.body) if is_kept else None,
         reading.source,
-        problem_of(reading, of_headers=None),
+        reading.why_cut,
     )
 
 

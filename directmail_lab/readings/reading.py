@@ -140,6 +140,17 @@ class Reading(NamedTuple):
         return _number(self.raw.reset)
 
     @property
+    def why_cut(self) -> str | None:
+        """Why the response is not whole: ``no response came (read timeout)``; None if it is."""
+        if self.cut is None:
+            return None
+        if self.cut in BY_CALLER:
+            return "aborted before the end of the response"
+        if not self.status:
+            return f"no response came ({self.cut.replace('_', ' ')})"
+        return "the connection broke before the end of the body"
+
+    @property
     def problem(self) -> str | None:
         """What is wrong with the three headers or the response; it does not quote their values."""
         return problem_of(self, parse_counts(self.raw[:3]).problem)
@@ -232,19 +243,9 @@ def mark_of(reading: Reading) -> str:
 
 def problem_of(reading: Reading, of_headers: str | None) -> str | None:
     """Return what is wrong with a response, given what is wrong with its headers."""
-    if reading.cut is None:
-        return of_headers
-    of_response = cut_text(reading.cut, reading.status)
-    return f"{of_headers}; {of_response}" if of_headers and reading.status else of_response
-
-
-def cut_text(cut: Cut, status: int) -> str:
-    """Return why a response is not whole: ``no response came (read timeout)``."""
-    if cut in BY_CALLER:
-        return "aborted before the end of the response"
-    if not status:
-        return f"no response came ({cut.replace('_', ' ')})"
-    return "the connection broke before the end of the body"
+    if not reading.status:
+        return reading.why_cut
+    return "; ".join(filter(None, [of_headers, reading.why_cut])) or None
 
 
 class Counts(NamedTuple):

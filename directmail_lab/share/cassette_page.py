@@ -18,7 +18,6 @@ from ..exchange.bodies import PICTURE_TYPES
 from ..exchange.operations import with_query
 from ..exchange.values import Interaction, Request, Response, media_type_of
 from ..questions.interaction_view import InteractionView
-from ..readings.reading import problem_of
 from ..tracebacks import warn_caller
 from . import audit
 
@@ -146,9 +145,7 @@ def described(recording: Recording) -> str:
 def _row(recording: Recording, number: int, interaction: Interaction) -> str:
     reading = recording.reading(number)
     at = interaction.recorded_at
-    view = InteractionView(
-        interaction, recording.has_bodies(number), problem_of(reading, of_headers=None)
-    )
+    view = InteractionView(interaction, recording.has_bodies(number), reading.why_cut)
     is_failed = reading.status >= 400 or reading.cut
     return _ROW.format(
         number=number,
