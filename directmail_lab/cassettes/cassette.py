@@ -264,6 +264,15 @@ class Cassette:
             notice(f"Cassette {self.name!r}: {self._recording.problem}.")
 
     @property
+    def _writer(self) -> Recorder:
+        if self._recorder is None:
+            raise CassetteError(
+                f"Cassette {self.name!r} was opened to replay.",
+                f"Open it with dm.record({self.name!r}) to add to it.",
+            )
+        return self._recorder
+
+    @property
     def base_url(self) -> str | None:
         """The service address of the recording."""
         return self._recording.base_url
@@ -356,10 +365,10 @@ class Cassette:
         CassetteError
             It cannot be recorded, so it must not be sent.
         """
-        assert self._recorder is not None, "only a recording sends"
-        if self._recorder.lock is None:
+        writer = self._writer
+        if writer.lock is None:
             self._in_turn(self._wake)
-        return self._recorder.start(method)
+        return writer.start(method)
 
     def begin_write(self, write: Request, at: datetime, number: int) -> None:
         """Record a write before it is sent, as one to which no response came.
@@ -377,17 +386,15 @@ class Cassette:
         if interaction is None:
             return
         with self._lock:
-            assert self._recorder is not None, "only a recording sends"
             try:
-                self._recorder.begin_write(number, interaction)
+                self._writer.begin_write(number, interaction)
             except OSError as error:
                 raise self._not_written(error, f" The {write.method} was not sent.") from None
 
     def drop(self, number: int) -> None:
         """Drop a write that was recorded before it was sent, since it was not sent."""
         with self._lock, suppress(OSError):
-            assert self._recorder is not None, "only a recording sends"
-            self._recorder.drop(number)
+            self._writer.drop(number)
 
     def record(self, interaction: Interaction, number: int | None = None) -> Interaction | None:
         """Redact an interaction and append it. After this returns, a kill does not lose it.
@@ -402,15 +409,10 @@ class Cassette:
             The interaction cannot be written, ``before_record`` failed, or this cassette does not
             record. Everything recorded before is safe.
         """
-        if self._recorder is None:
-            raise CassetteError(
-                f"Cassette {self.name!r} was opened to replay.",
-                f"Open it with dm.record({self.name!r}) to add to it.",
-            )
         with self._lock:
             self._counts["sent"] += number is not None
         number = number or self.start(interaction.request.method)
-        if self._recorder.lock is None:
+        if self._writer.lock is None:
             self._in_turn(self._wake)
         self._open.pop(number, None)
         changed = self._as_recorded(interaction)
@@ -422,7 +424,7 @@ class Cassette:
             changed = replace(changed, response=response)
         with self._lock:
             try:
-                recorded = self._recorder.append(changed, number)
+                recorded = self._writer.append(changed, number)
             except OSError as error:
                 raise self._not_written(error) from None
         if is_between_cells():
@@ -519,8 +521,7 @@ class Cassette:
 
     def _wake(self) -> None:
         """Lock a recording that rests, and read what others made of its cassette."""
-        recorder = self._recorder
-        assert recorder is not None, "only a recording rests"
+        recorder = self._writer
         try:
             is_changed = recorder.wake()
         except OSError as error:

@@ -662,10 +662,12 @@ def _counter(seen: Seen, page: Page) -> Counter | None:
     if found is not None:
         return replace(found, parameter=named or found.parameter)
     for name in [*page.query, *(name for name, _ in page.fields.values())]:
-        start = ("Page", 1) if plain_name(name) in _PAGE_SIZES else ("Offset", 0)
-        if plain_name(name) in _SIZES:
-            parameter = start[0] if name[0].isupper() else start[0].lower()
-            return Counter(parameter, start[1], start[1] == 1, is_guess=True)
+        plain = plain_name(name)
+        if plain in _SIZES:
+            guess = Counter("offset", 0, counts_pages=False, is_guess=True)
+            if plain in _PAGE_SIZES:
+                guess = Counter("page", 1, counts_pages=True, is_guess=True)
+            return replace(guess, parameter=guess.parameter.title()) if name[0].isupper() else guess
     return None
 
 
