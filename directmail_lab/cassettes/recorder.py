@@ -744,17 +744,16 @@ class Recorder:
         if self.closed or os.getpid() != self._process:
             return False
         self.closed = True
-        if self.lock is None:
-            return bool(self._journal.added.by_request)
-        with self.lock:
-            try:
-                self._finish(True)
-                if sys.exception() is None:
-                    self._finish(None)  # of a cell that goes on after a block that records
-                self._end(ending or ("drop" if self._is_aside else "merge"))
-            finally:
-                self._journal.close()
-            remove_journal(self._path)
+        if self.lock is not None:
+            with self.lock:
+                try:
+                    self._finish(True)
+                    if sys.exception() is None:
+                        self._finish(None)  # of a cell that goes on after a block that records
+                    self._end(ending or ("drop" if self._is_aside else "merge"))
+                finally:
+                    self._journal.close()
+                remove_journal(self._path)
         return bool(self._journal.added.by_request)
 
     def _end(self, ending: Ending) -> None:

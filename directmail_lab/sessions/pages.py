@@ -8,8 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from decimal import Decimal
-from json import loads
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ from ..errors import AddressError, DirectMailLabError
 from ..exchange.httpx_values import httpx, parse_url
 from ..exchange.next_page import End, Next, Seen, Way, page_of, parameter_of, refusal, step
 from ..exchange.operations import base_path, path_below, with_query
-from ..exchange.sent_values import add_params, json_text
+from ..exchange.sent_values import add_params
 from ..redaction.key import has_placeholder
 from ..settings import origin_of
 from ..tracebacks import hide_frames, is_deliberate, warn_caller, without_traceback
@@ -135,19 +133,14 @@ def _say(text: str) -> None:
         warn_caller(text)
 
 
-Place = tuple[httpx.URL, str]
-"""What leads to a page: an address, and the JSON of a search by POST, or an empty text."""
-
-
-def _members(content: str) -> dict[str, Any]:
-    members: dict[str, Any] = loads(content or "{}", parse_float=Decimal)
-    return members
+Place = tuple[httpx.URL, Mapping[str, Any] | None]
+"""What leads to a page: an address, and the JSON of a search by POST, or None."""
 
 
 def _query(place: Place) -> dict[str, str]:
     """Return the parameters of a page: those of its address and of its JSON."""
-    url, content = place
-    found = {name: str(value) for name, value in _members(content).items()}
+    url, search = place
+    found = {name: str(value) for name, value in (search or {}).items()}
     return dict(url.params) | found
 
 
@@ -195,7 +188,7 @@ class Pages(Iterator[httpx.Response]):
         self._seen = Seen(_way_of(ways))
         self._end = End()
         # None after the last page.
-        self._place: Place | None = (url, "" if json is None else json_text(json))
+        self._place: Place | None = (url, json)
         self._known = Known()
         self._title = f"{method} {session.recording.redactor.text(url.path)}"
         self._call = self._call_at(self._place)
@@ -224,11 +217,11 @@ class Pages(Iterator[httpx.Response]):
 
     def _call_at(self, place: Place) -> str:
         """Return the start of the call that requests the pages from one on, with its query."""
-        url, content = place
+        url, search = place
         path = path_below(str(url), base_path(self._session.base_url))
         shown = self._session.recording.redactor.text(with_query(path, str(url)))
-        search = f', method="{self._method}", json=…' if content else ""
-        return f'dm.pages("{shown}"{search}'
+        how = "" if search is None else f', method="{self._method}", json=…'
+        return f'dm.pages("{shown}"{how}'
 
     def _each(self) -> Iterator[httpx.Response]:
         with Progress(self._title, unit="page") as bar:
@@ -280,8 +273,8 @@ class Pages(Iterator[httpx.Response]):
 
     def _sent(self, place: Place) -> httpx.Response:
         """Return the response for a page, which may be a refusal of one after the first."""
-        url, content = place
-        options: dict[str, Any] = {"json": _members(content)} if content else {}
+        url, search = place
+        options: dict[str, Any] = {} if search is None else {"json": search}
         # A page is read, also by POST: whoever runs a cell again searches again.
         response = self._session.client.request(
             self._method, url, extensions={IF_SENT: "send"}, **options
@@ -292,12 +285,12 @@ class Pages(Iterator[httpx.Response]):
         return response
 
     def _place_of(self, place: Place, answer: Next) -> Place:
-        url, content = place
+        url, search = place
         if answer.address:
-            return self._checked(url.join(parse_url(answer.address))), content
-        if content:
-            return url, json_text({**_members(content), answer.parameter: answer.value})
-        return url.copy_set_param(answer.parameter, answer.value), ""
+            return self._checked(url.join(parse_url(answer.address))), search
+        if search is None:
+            return url.copy_set_param(answer.parameter, answer.value), None
+        return url, {**search, answer.parameter: answer.value}
 
     def _warn_if_incomplete(self) -> None:
         seen = self._seen
