@@ -160,11 +160,8 @@ def _label_times(axes: Axes, times: pd.Series[Any]) -> None:
 
 
 def _by_operation(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return pairs of an operation and its readings sorted by ``x``; most readings first."""
-    table = frame.copy()
-    for column, times in (("x", frame["at"]), ("renews_x", frame["reset_at"])):
-        table[column] = pd.to_datetime(times, utc=True).dt.tz_localize(None)
-    table = table.sort_values("x", kind="stable")
+    """Return pairs of an operation and its readings in order of time; most readings first."""
+    table = frame.sort_values("at", kind="stable")
     groups = table.groupby(_allowances_of(table), sort=False)
     return sorted(groups, key=lambda group: -len(group[1]))
 
@@ -209,12 +206,12 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     for begin, end in windows.itertuples(index=False):
         axes.axvspan(begin, end, color=_WINDOW, lw=0, label="window, to its renewal")
     # After a window ends its remaining is unknown, so the line has a gap until the next reading. In
-    # a stable sort the gap comes before a reading at the same x.
-    gaps = pd.DataFrame({"x": windows["end"], "remaining": np.nan})
-    points = readings[["x", "remaining"]].dropna().astype({"remaining": float})
+    # a stable sort the gap comes before a reading at the same time.
+    gaps = pd.DataFrame({"at": windows["end"], "remaining": np.nan})
+    points = readings[["at", "remaining"]].dropna().astype({"remaining": float})
     line = pd.concat([each for each in (gaps, points) if len(each)] or [points])
-    line = line.sort_values("x", kind="stable")
-    axes.step(line["x"], line["remaining"], ".-", where="post", color=color)
+    line = line.sort_values("at", kind="stable")
+    axes.step(line["at"], line["remaining"], ".-", where="post", color=color)
     refused = _refused(readings)
     has_left = (refused["remaining"] > 0).fillna(False)
     for label, marker, marked in (
@@ -223,7 +220,7 @@ def _draw_panel(axes: Axes, readings: pd.DataFrame, color: str) -> None:
     ):
         if len(marked):
             heights = marked["remaining"].fillna(0).astype(int)
-            axes.plot(marked["x"], heights, marker, color=_REFUSED, label=label)
+            axes.plot(marked["at"], heights, marker, color=_REFUSED, label=label)
     top = axes.get_ylim()[1]
     axes.set_ylim(-0.05 * top, 1.05 * top)  # from 0, with room for marks
 
@@ -234,10 +231,10 @@ def _windows(readings: pd.DataFrame) -> pd.DataFrame:
     If Reset is in seconds, rounded up, a renewal may be late but never early. So a window ends at
     the earliest one.
     """
-    known = readings.dropna(subset=["renews_x", "remaining"])
-    is_new = (known["remaining"].diff() > 0) | (known["x"] >= known["renews_x"].shift())
+    known = readings.dropna(subset=["reset_at", "remaining"])
+    is_new = (known["remaining"].diff() > 0) | (known["at"] >= known["reset_at"].shift())
     windows = known.groupby(is_new.fillna(False).cumsum())
-    begin = windows["x"].min()
-    end = windows["renews_x"].min()
+    begin = windows["at"].min()
+    end = windows["reset_at"].min()
     following = begin.shift(-1)
     return pd.DataFrame({"begin": begin, "end": end.mask(end > following, following)})
