@@ -158,6 +158,7 @@ LONG = "t0k3nOf16Ch4rs9Z"
 
 
 ME = "https://a.test/"
+REPEATED = "hk8fK2xQ9zLr7TtVb3n"
 
 
 def answered_with(uri: str, body: bytes, *headers: tuple[str, str]) -> Interaction:
@@ -696,6 +697,15 @@ def test_the_cookie_of_a_session_is_removed_from_later_bodies(name):
     assert redactor.text(f"s%3A{REPEATED}") == REDACTED
 
 
+@pytest.mark.parametrize("user_info", [f"{REPEATED}:", REPEATED, f"ann:{REPEATED}"])
+def test_the_credential_of_an_address_is_removed_from_later_bodies(user_info):
+    redactor = Redactor()
+    redactor.interaction(answered_with(f"https://{user_info}@a.test/", b""))
+    later = answered_with(ME, f'{{"user": "ann", "seen": "{REPEATED}"}}'.encode())
+
+    assert redactor.interaction(later).response.body == b'{"user": "ann", "seen": "<REDACTED>"}'
+
+
 UUID_HEX = "6fa459eaee8a4ca4894edb77e160355e"
 
 
@@ -717,9 +727,6 @@ def test_a_column_of_a_table_that_has_passwords_is_redacted():
 
     assert done.response.body == b"user;password\r\nann;<REDACTED>\r\nbo;\r\n"
     assert redactor.text("hunter2-of-may") == REDACTED
-
-
-REPEATED = "hk8fK2xQ9zLr7TtVb3n"
 
 
 @pytest.mark.parametrize(
