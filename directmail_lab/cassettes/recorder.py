@@ -198,6 +198,7 @@ class Recorder:
         aside: bool = False,
         records_failures: bool = False,
     ) -> None:
+        self.redactor = redactor
         self._metadata = metadata
         self._notice = notice
         self._matching = matching
@@ -221,7 +222,7 @@ class Recorder:
         with ExitStack() as locks:
             self._path = locks.enter_context(locked(path, patience_s=0))
             fold_left_journal(self._path, redactor, notice)
-            self._start_from(_read(self._path), redactor)
+            self._start_from(_read(self._path))
             self.lock = locks.pop_all()
         about = {"base_url": metadata.get("base_url"), "is_aside": aside}
         self._journal = JournalWriter(self._path, about)
@@ -231,10 +232,10 @@ class Recorder:
         self._last_run = _runs.get(self._path)
         self._run = _runs[self._path] = _Run()
 
-    def _start_from(self, recording: FileRecording, redactor: Redactor) -> None:
+    def _start_from(self, recording: FileRecording) -> None:
         """Start from the cassette's file as it is."""
         self.recording = recording
-        self.redactor = redactor.extended(recording.redact)
+        self.redactor = self.redactor.extended(recording.redact)
         self._base_url = str(self._metadata.get("base_url") or recording.base_url or "")
         self.index = Index(
             recording, self._matching, base_url=self._base_url, redactor=self.redactor
@@ -257,7 +258,7 @@ class Recorder:
         place = service_of(self._base_url, "")
         own = [each for each in self.recording if service_of(each.request.uri, "") == place]
         new = FileRecording(self._path.stem, own, path=self._path, version=self._version)
-        self._start_from(new, self.redactor)
+        self._start_from(new)
 
     # -- write -------------------------------------------------------------------------------------
 
@@ -654,7 +655,7 @@ class Recorder:
         self._replaced = None
         self._made = {}
         self._known = self._run.senders
-        self._start_from(file, self.redactor)
+        self._start_from(file)
         recording = file.interactions
         there = dict(zip(digests_of(recording), recording, strict=True))
         others = {each for digest, each in there.items() if digest not in self._run.senders} - known
@@ -699,7 +700,7 @@ class Recorder:
         own = set(interactions_of(self._parts(is_whole=False)))
         recording = _read(self._path)
         others = [each for each in recording.interactions if each not in own]
-        self._start_from(replace(recording, interactions=others), self.redactor)
+        self._start_from(replace(recording, interactions=others))
         self._digests = dict(enumerate(digests_of(others)))
         self._say_changed()
 
