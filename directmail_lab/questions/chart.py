@@ -176,14 +176,14 @@ def _allowances_of(table: pd.DataFrame) -> pd.Series[str]:
         is_of_session = table["recording"].str.startswith("session ")
         names = (table["recording"] + ": ").where(is_of_session, "") + names
         is_apart |= is_of_session
-    own = table[["limit", "remaining"]].mask(is_apart)
-    own = own.astype(object).mask(own.isna(), None)
+    limits = table["limit"].mask(is_apart)
+    known = pd.DataFrame({"name": names, "limit": limits, "left": table["remaining"]}).dropna()
     sharing = SharedAllowances()
-    for name, limit, left in zip(names, own["limit"], own["remaining"], strict=True):
-        sharing.observe(name, limit, left)
-    limits = own["limit"].dropna().unique()
-    shared = {limit: name_of_shared(limit) for limit in limits if sharing.is_shared(limit)}
-    return own["limit"].map(shared).astype("string").fillna(names)
+    for each in known.itertuples(index=False):
+        sharing.observe(*each)
+    found = known["limit"].unique()
+    shared = {limit: name_of_shared(limit) for limit in found if sharing.is_shared(limit)}
+    return limits.map(shared).astype("string").fillna(names)
 
 
 def _refused(readings: pd.DataFrame) -> pd.DataFrame:
