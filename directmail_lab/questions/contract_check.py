@@ -37,7 +37,7 @@ def check_contract(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
     """
     frame = readings_of(source)
     # 0: no response came. An operation of another server begins with its origin.
-    is_elsewhere = frame["operation"].str.match("https?://").fillna(False).astype(bool)
+    is_elsewhere = frame["operation"].str.contains("://")
     frame = frame[(frame["status"] != 0) & ~is_elsewhere]
     has_limit = frame["limit"].notna()
     limits = frame[has_limit].groupby("operation")["limit"].last()
@@ -53,7 +53,7 @@ def check_contract(source: Sources | pd.DataFrame = None) -> pd.DataFrame:
         (
             f"{HEADERS[1]} is not larger than {HEADERS[0]}",
             has_limit & frame["remaining"].notna(),
-            (frame["remaining"] > frame["limit"]).fillna(False),
+            frame["remaining"] > frame["limit"],
         ),
         (
             f"A majority of operations allow at most {TYPICAL_LIMIT} requests a minute",
