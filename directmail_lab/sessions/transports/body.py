@@ -131,7 +131,6 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         return self._explain(error)
 
     def close(self) -> None:
-        failure: BaseException | None = None
         try:
             try:
                 self.leave()
@@ -139,12 +138,13 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 self._stream.close()
         except BaseException as error:
             failure = self._failed(error)
-        self._forget()
-        if failure is not None:
-            raise failure
+        else:
+            return
+        finally:
+            self._forget()
+        raise failure
 
     async def aclose(self) -> None:
-        failure: BaseException | None = None
         try:
             try:
                 self.leave()
@@ -152,9 +152,11 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                 await self._stream.aclose()
         except BaseException as error:
             failure = self._failed(error)
-        self._forget()
-        if failure is not None:
-            raise failure
+        else:
+            return
+        finally:
+            self._forget()
+        raise failure
 
     def leave(self) -> None:
         """Say that the caller reads no further, unless the body has ended."""

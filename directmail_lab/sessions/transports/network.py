@@ -251,13 +251,15 @@ def lost_response(request: httpx.Request, error: BaseException) -> OutcomeUnknow
     """
     if isinstance(error, NOT_SENT) or not isinstance(error, httpx.RequestError):
         return None
-    if not is_write(request) or call_of(request).send is not None:
+    call = call_of(request)
+    if not is_write(request) or call.send is not None:
         return None
     is_timeout = isinstance(error, httpx.TimeoutException)
-    number = call_of(request).number
+    number = call.number
     which = f" It is number {number} in dm.interactions()." if number else ""
-    shown = call_of(request).shown
-    write = f"{request.method} {operation_of(request.url.path)}" if shown is None else shown()
+    write = f"{request.method} {operation_of(request.url.path)}"
+    if call.shown is not None:
+        write = call.shown()
     return (OutcomeUnknownTimeoutError if is_timeout else OutcomeUnknownError)(
         f"{write} was sent, and no complete response came back ({type(error).__name__}). "
         f"It may have been carried out. It was not sent again.{which}",

@@ -311,18 +311,18 @@ class _Attempts:
         if isinstance(outcome, httpx.Response):
             reading = self._call.reading
             is_retried = outcome.status_code in _RETRIED_STATUSES
-        is_one_too_many = reading is not None and self._is_one_too_many(reading)
+        refusal = reading if reading is not None and reading.status == 429 else None
+        is_one_too_many = refusal is not None and self._is_one_too_many(refusal)
         self._settle(None if is_one_too_many else reading)
-        is_row_refused = self._call.is_row and reading is not None and reading.status == 429
-        may_repeat = is_row_refused or _may_repeat(self._request)
+        may_repeat = (refusal is not None and self._call.is_row) or _may_repeat(self._request)
         if not (is_retried and self._transport.retry and may_repeat):
             return False
         now = self._clock()
-        if reading is not None and is_one_too_many:
+        if refusal is not None and is_one_too_many:
             self._send_fewer()
-            self._not_before = now + (reading.retry_after_s or 0.0)
+            self._not_before = now + (refusal.retry_after_s or 0.0)
             return True
-        if reading is not None and reading.status == 429:
+        if refusal is not None:
             self._refusals += 1
             if self._refusals == _MOST_REFUSALS:
                 return False
@@ -339,12 +339,12 @@ class _Attempts:
         return self._failures < most and self._not_before <= self._give_up_at
 
     def _is_one_too_many(self, reading: Reading) -> bool:
-        """Return whether a request was refused because others were under way.
+        """Return whether a refusal was because others were under way.
 
         That is so if requests remained, or if nothing is known of that.
         """
         batch = self._call.batch
-        if batch is None or reading.status != 429:
+        if batch is None:
             return False
         left = self._allowance.remaining if reading.remaining is None else reading.remaining
         return left != 0 and max(self._together, len(batch.sending)) > 1

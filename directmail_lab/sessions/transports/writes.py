@@ -346,12 +346,13 @@ def _advice(request: httpx.Request, write: SentWrite) -> str:
             f"{first}Find out whether it was carried out. If a read has shown that it was, let the "
             f"response to that read count as this one's: {option.format('RESPONSE')}.{again}"
         )
-    if request.extensions.get(IF_SENT) == "keep" and write.is_unsure:
+    keeps = request.extensions.get(IF_SENT) == "keep"
+    if keeps and write.is_unsure:
         return (
             "It may be another one, since redaction or before_record changed a value of it: "
             f"compare what else is known of it in dm.interactions(). If it is another: {send}."
         )
-    if request.extensions.get(IF_SENT) == "keep":
+    if keeps:
         return f"{first}Its whole response is not known here.{again}"
     keep = option.format('"keep"')
     advice = f"{first}To get its response back, and send only what was never sent: {keep}.{again}"
