@@ -55,7 +55,8 @@ def test_a_reading_without_a_time_is_left_out():
     chart = draw([sample(at) for at in (math.nan, NOON_S, NOON_S + 1)])
 
     assert 2 in [len(line.get_xdata()) for line in chart.axes[0].lines]
-    assert not draw([sample(math.nan)]).axes
+    assert "1 without a time left out" in chart.alt_text
+    assert draw([sample(math.nan)]).alt_text == "No time is known of its 1 reading."
 
 
 def test_the_same_readings_are_the_same_bytes():

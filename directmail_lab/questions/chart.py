@@ -93,7 +93,7 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     and one for operations that share an allowance, as their readings show. The
     limit is a dashed line. Windows are shaded if their renewal is known.
     Refused requests are marked. A reading without a time, as in some cassettes
-    of vcrpy, is left out.
+    of vcrpy, is left out; the title says how many are.
 
     Parameters
     ----------
@@ -107,15 +107,19 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     >>> [panel.get_title("left") for panel in chart.axes]
     ['GET /v1/lists', 'GET /v1/users/me']
     """
-    frame = readings_of(source).dropna(subset=["at"])
+    readings = readings_of(source)
+    frame = readings.dropna(subset=["at"])
+    left_out = len(readings) - len(frame)
     operations = _by_operation(frame)
     if not operations:
         title = frame.attrs.get("source", "")
         message = "No readings yet. Make a request, such as dm.me(), and draw again."
+        if left_out:
+            message = f"No time is known of its {plural(left_out, 'reading')}."
         chart = Chart(1.2, f"{title}. {message}".removeprefix(". "))
         chart.text(0.5, 0.5, chart.alt_text, ha="center", va="center")
         return chart
-    title = _title(frame, len(operations))
+    title = _title(frame, len(operations), left_out)
     shown = dict(operations[: len(_SERIES)])
     last = {name: _describe_last(readings) for name, readings in shown.items()}
     lines = "; ".join(f"{name}: {text}" for name, text in last.items())
@@ -137,11 +141,13 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     return chart
 
 
-def _title(frame: pd.DataFrame, operations: int) -> str:
+def _title(frame: pd.DataFrame, operations: int, left_out: int) -> str:
     source = frame.attrs.get("source") or plural(len(frame), "reading")
     title = f"Requests left, {source}"
     if operations > len(_SERIES):
         title += f", {len(_SERIES)} of {operations} operations"
+    if left_out:
+        title += f", {left_out:,} without a time left out"
     refused = len(_refused(frame))
     return f"{title}, {f'{refused:,}' if refused else 'nothing'} refused"
 
