@@ -755,7 +755,9 @@ class Recorder:
                 finally:
                     self._journal.close()
                 remove_journal(self._path)
-        return bool(self._journal.added.by_request)
+        has_recorded = bool(self._journal.added.by_request)
+        self._journal.added = Journal()  # it takes as much memory as the file
+        return has_recorded
 
     def _end(self, ending: Ending) -> None:
         """Fold the recording as it ends."""
