@@ -319,7 +319,7 @@ def test_a_key_in_a_reason_phrase_or_a_cookie_is_not_shown(service, live):
         harmless = repr(replayed.get("/v1/users/me"))
 
     assert service.api_key not in f"{kept}{response.headers.get('set-cookie')}"
-    assert harmless == "<Response [403 No [2J]>"
+    assert harmless == r"<Response [403 No\x1b[2J]>"
     assert shown == "<Response [403 No <API_KEY>]>"
 
 

@@ -191,6 +191,25 @@ def test_no_rest_falls_between_the_start_of_a_request_and_its_response(tmp_path)
     assert not is_locked(cassette.path)
 
 
+def test_no_rest_falls_between_the_end_of_a_body_and_its_record(tmp_path):
+    """Another thread's cell may end while a response is written."""
+
+    def rests(interaction: Interaction) -> Interaction:
+        rest(cassette)
+        locked_then.append(is_locked(cassette.path))
+        return interaction
+
+    locked_then: list[bool] = []
+    cassette = opened(tmp_path / "tour.yaml", "update", before_record=rests)
+    number = cassette.start("GET")
+    cassette.note_open(number, lambda _: None)
+    cassette.record(new("/0"), number)
+    rest(cassette)
+
+    assert locked_then == [True]
+    assert not is_locked(cassette.path)
+
+
 @pytest.fixture
 def tour(tmp_path: Path) -> Path:
     return recorded(tmp_path / "tour.yaml", new("/0"))

@@ -414,19 +414,20 @@ class Cassette:
         number = number or self.start(interaction.request.method)
         if self._writer.lock is None:
             self._in_turn(self._wake)
-        self._open.pop(number, None)
-        changed = self._as_recorded(interaction)
-        if changed is None:
-            self.drop(number)
-            return None
-        response = normalize_headers(changed.response, method=changed.request.method)
-        if response is not changed.response:
-            changed = replace(changed, response=response)
-        with self._lock:
-            try:
+        try:
+            changed = self._as_recorded(interaction)
+            if changed is None:
+                self.drop(number)
+                return None
+            response = normalize_headers(changed.response, method=changed.request.method)
+            if response is not changed.response:
+                changed = replace(changed, response=response)
+            with self._lock:
                 recorded = self._writer.append(changed, number)
-            except OSError as error:
-                raise self._not_written(error) from None
+        except OSError as error:
+            raise self._not_written(error) from None
+        finally:  # not before: another thread's fold would release the lock of the cassette
+            self._open.pop(number, None)
         if is_between_cells():
             self.fold()
         if recorded is None:
