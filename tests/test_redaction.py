@@ -706,6 +706,17 @@ def test_the_credential_of_an_address_is_removed_from_later_bodies(user_info):
     assert redactor.interaction(later).response.body == b'{"user": "ann", "seen": "<REDACTED>"}'
 
 
+def test_what_a_later_response_names_is_removed_from_the_earlier_ones_of_another_program():
+    bodies = [f'{{"{name}": "{REPEATED}"}}'.encode() for name in ("seen", "access_token")]
+    given = [answered_with(ME, body) for body in bodies]
+
+    redacted = foreign_recording(given, Path("x.yaml")).interactions
+    assert [each.response.body for each in redacted] == [
+        b'{"seen": "<REDACTED>"}',
+        b'{"access_token": "<REDACTED>"}',
+    ]
+
+
 UUID_HEX = "6fa459eaee8a4ca4894edb77e160355e"
 
 
