@@ -274,3 +274,10 @@ def test_the_unit_is_never_a_wrong_one(first, second):
     mixed = sorted(chain(*readings), key=lambda one: one.at) if second else readings[0]
 
     assert infer_reset_unit(mixed).unit in (*units, "undetermined")
+
+
+def test_another_server_says_nothing_of_the_unit():
+    readings = window("seconds_left", BY_HAND)
+    other = reading(NOW_S + 55, int(NOW_S) + 115, elsewhere="https://other.test")
+
+    assert infer_reset_unit([*readings, other]).unit == "seconds_left"
