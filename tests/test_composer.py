@@ -436,10 +436,12 @@ def test_a_request_in_a_replay_gets_its_response_from_the_cassette(browsed):
 def test_only_a_sessions_page_sends_and_only_when_asked(browsed, connected, service):
     of_cassette, of_session = browsed("first-look"), browsed(connected)
     problem = of_cassette.send()["problem"]
+    missing = of_session.ask("select", number=1)["problem"]
     for action in ("list", "left", "waiting", "abort", "select", "nothing", "confirm", "allow"):
         of_session.ask(action, number=1, method="GET", path=ME, token="t", first=1, limit=9)
 
     assert problem.endswith("Reload the page.")
+    assert missing.startswith("There is no interaction 1")
     assert of_cassette.list().get("sends") is None
     assert of_session.list()["sends"] is True
     assert not service.requests
