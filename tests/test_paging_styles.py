@@ -753,13 +753,24 @@ def test_a_page_that_the_service_made_smaller_is_not_the_last(serve, server, sty
     assert server.requests.total() == 3
 
 
+def test_an_offset_that_counts_pages_is_said(serve):
+    records = [{"id": each} for each in range(120)]
+    path = serve(lambda q, _: records[int(q.get("offset", 0)) * 50 :][:50])
+    with pytest.warns(UserWarning, match=r'offset counts pages here.* page="offset"\)'):
+        part = dm.frame(dm.pages(path, offset="offset"))
+    whole = dm.frame(dm.pages(path, page="offset"))
+
+    assert len(part) == 50
+    assert whole["id"].tolist() == [*range(120)]
+
+
 def test_a_list_of_exactly_one_page_is_whole(serve, server):
-    """The page after it is empty."""
+    """The page after it is empty, and record 1 came before: the offset counts records."""
     records = [{"id": each} for each in range(50)]
     got = dm.frame(dm.pages(serve(lambda q, _: records[int(q["offset"]) :]), params={"offset": 0}))
 
     assert len(got) == 50
-    assert server.requests.total() == 2
+    assert server.requests.total() == 3
 
 
 def test_records_that_come_twice_are_known_by_the_field_that_is_unique(serve):

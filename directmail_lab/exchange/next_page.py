@@ -105,8 +105,8 @@ class Next:
 
     ``counts`` says whether the value is a number that was counted, and not one from the page.
     ``member`` is the path in the body of a value from there. ``tried`` says what the page is
-    requested for: "start", to learn from which number the service counts; "guess", since the
-    parameter is not named.
+    requested for: "start" or "unit", to learn from which number the service counts, or what;
+    "guess", since the parameter is not named.
     """
 
     address: str = ""
@@ -332,7 +332,7 @@ def page_of(response: httpx.Response, query: Mapping[str, str]) -> Page:
     return page
 
 
-def path_of_rows(body: object, *, is_page: bool) -> Path:
+def path_of_rows(body: object, *, is_page: bool = False) -> Path:
     """Return the path to the rows of a body: its only list, if all else in it is about the page.
 
     It is ``items`` in ``{"items": [{"id": 1}], "next": null}``, which is no record itself. In what
@@ -422,11 +422,16 @@ def _integer(text: str) -> int | None:
 
 def step(seen: Seen, page: Page) -> tuple[Seen, Next | End]:
     """Return what is known of a list after one more page, and how to request the next one."""
+    tried = seen.asked.tried
     if not _is_repeat(seen, page):
+        if tried == "unit":
+            parameter = seen.asked.parameter
+            problem = f"{parameter} counts pages here, and not records."
+            return seen, End(problem, f'page="{parameter}"')
         if page.records is None and seen.size:
             return seen, End(f"{seen.place} has no list of records.")
         seen = _with(seen, page)
-    elif seen.asked.tried == "start":  # the page without a number has number 1
+    elif tried == "start":  # the page without a number has number 1
         seen = replace(seen, first=1)
     else:
         return seen, _end_of_repeat(seen, page)
@@ -441,7 +446,7 @@ def step(seen: Seen, page: Page) -> tuple[Seen, Next | End]:
 
 def refusal(seen: Seen, status: int) -> End:
     """Return the end of a list whose next page was refused."""
-    agrees = seen.looks_last or status == 404
+    agrees = seen.looks_last or status == 404 or seen.asked.tried == "unit"
     if seen.asked.counts and not seen.says_more and agrees:
         return End()
     return seen.doubt(f"{seen.place} has status {status}.")
@@ -474,7 +479,7 @@ def _with(seen: Seen, page: Page) -> Seen:
 def _is_repeat(seen: Seen, page: Page) -> bool:
     """Return whether a page came before. Equal pages with other numbers or links are several."""
     asked = seen.asked
-    if asked.tried == "start" and page.count in page.known:
+    if asked.tried in ("start", "unit") and page.count in page.known:
         return True
     if not page.content or _content(page) not in seen.contents:
         return False
@@ -486,7 +491,7 @@ def _end_of_repeat(seen: Seen, page: Page) -> End:
     """Return the end at a page that came before: the last one again, or links in a circle."""
     counts = seen.asked.counts
     is_known = not seen.says_more if counts else _content(page) == seen.contents[0]
-    if "size" in seen.said or (seen.pages > 1 and is_known):
+    if seen.asked.tried == "unit" or "size" in seen.said or (seen.pages > 1 and is_known):
         return End()
     return seen.doubt(f"{seen.place} leads to a page that came before.")
 
@@ -572,10 +577,16 @@ def _by_token(seen: Seen, page: Page) -> Next | End | None:
     return None
 
 
-def _by_end_of_content(seen: Seen, page: Page) -> End | None:
-    """Return the end before an empty page."""
-    is_known = page.records is not None or _counter(seen, page) is not None
-    return End() if is_known and not page.content else None
+def _by_end_of_content(seen: Seen, page: Page) -> Next | End | None:
+    """Return the end before an empty page, unless an offset may be the number of a page."""
+    counter = _counter(seen, page)
+    if page.content or (page.records is None and counter is None):
+        return None
+    asked = seen.asked
+    is_offset = counter is not None and not counter.counts_pages
+    if is_offset and asked.counts and not asked.tried and seen.pages == 2 and _is_round(seen.size):
+        return replace(asked, value=(seen.first or 0) + 1, tried="unit")
+    return End()
 
 
 def _by_statements(seen: Seen, page: Page) -> Next | End | None:
