@@ -137,6 +137,7 @@ def test_a_credential_that_is_learned_later_is_removed_from_what_was_written_bef
     assert bodies(path)[0] == ("/0", b'{"session": "<REDACTED>"}')
     assert bodies(path)[2][0] == "/2?session=<REDACTED>"
     assert read_cassette(path).problem is None
+    assert "other_base_urls" not in read_cassette(path).metadata
 
 
 # -- failures --------------------------------------------------------------------------------------
@@ -675,19 +676,31 @@ def test_a_cassette_of_another_address_begins_anew_if_that_is_asked_for(tmp_path
     new = read_cassette(path)
 
     assert [each.request.uri for each in new] == ["https://other.test/v1/users/me"]
-    assert new.base_url == "https://other.test"
+    assert new.base_urls == ("https://other.test",)
     assert bodies(before_of(path)) == [("/0", b"staging")]
     assert before_of(path).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_cassette_that_begins_anew_knows_what_was_sent_to_the_new_address(tmp_path):
-    """A session of another address sent it there, to a whole address."""
-    path = recorded(tmp_path / "tour.yaml", letter("Ann"), base_url="https://other.test")
+def test_an_old_file_of_two_addresses_is_read_and_begins_anew_with_its_letters(tmp_path):
+    """What was sent to this address counts as sent."""
+    path = recorded(
+        tmp_path / "tour.yaml",
+        answered(get("/0", base="https://other.test"), "other"),
+        letter("Ann"),
+    )
+    said: list[str] = []
+    address = f'"base_url": "{BASE_URL}"'
+    more = f'{address}, "other_base_urls": ["https://other.test"]'
+    path.write_text(path.read_text().replace(address, more))
+    with Cassette(path, base_url=BASE_URL, notice=said.append) as cassette:
+        played = cassette.play(get("/0"))
     with pytest.raises(CassetteError, match="begin it anew"):
         opened(path, "update")
     with opened(path, "update", begins_anew=True) as cassette:
         known = cassette.sent_before(letter("Ann").request)
 
+    assert said == [f"Cassette 'tour': it has responses of {BASE_URL} and https://other.test."]
+    assert played[0].response.body == b"other"
     assert len(known) == 1
 
 
@@ -696,8 +709,10 @@ def test_a_change_of_shape_does_not_replace_what_the_same_run_kept_when_it_began
         tmp_path / "tour.yaml",
         answered(get("/0", base="https://other.test"), "other"),
         old('{"price": 85}', path="/1"),
-        base_url="https://other.test",
     )
+    address = f'"base_url": "{BASE_URL}"'
+    more = f'{address}, "other_base_urls": ["https://other.test"]'
+    path.write_text(path.read_text().replace(address, more))
     said: list[str] = []
     with opened(path, "update", begins_anew=True, notice=said.append) as cassette:
         cassette.record(old('{"cents": 85}', path="/1"))
@@ -716,7 +731,7 @@ def test_all_addresses_of_this_machine_are_one(tmp_path):
             cassette.record(answered(get("/0", base=url), f"{day}"))
 
     assert [each.response.body for each in read_cassette(tmp_path / "tour.yaml")] == [b"2"]
-    assert read_cassette(tmp_path / "tour.yaml").base_url == "http://localhost:5003"
+    assert read_cassette(tmp_path / "tour.yaml").base_urls == ("http://localhost:5003",)
 
 
 def test_what_was_recorded_at_another_port_of_this_machine_is_played(tmp_path):

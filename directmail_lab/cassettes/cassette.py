@@ -684,7 +684,7 @@ class Cassette:
                 service_of(each.request.uri, "") for each in recording
             }
         else:
-            is_same = service_of(base_url) == service_of(recording.base_url)
+            is_same = {service_of(base_url)} == set(map(service_of, recording.base_urls))
         if is_same:
             return
         if self._begins_anew:
@@ -692,7 +692,7 @@ class Cassette:
             return
         recorder.close()
         raise CassetteError(
-            f"Cassette {self.name!r} was recorded at {recording.base_url}, and this "
+            f"Cassette {self.name!r} was recorded at {' and '.join(recording.base_urls)}, and this "
             f"session sends to {base_url}. Nothing was sent.",
             f"Record under another name, or begin it anew: dm.record({self.name!r}, replace=True), "
             f"which keeps the old file as {before_of(self.path).name}.",

@@ -233,5 +233,4 @@ def _what_was_spared(rules: Sequence[str]) -> str:
 
 def _redactor(recording: FileRecording) -> Redactor:
     """Return a redactor for the keys of this process, and the keyring's for these services."""
-    services = [recording.base_url] if recording.base_url else []
-    return Redactor(known_keys(remembered_for=services), redact=recording.redact)
+    return Redactor(known_keys(remembered_for=recording.base_urls), redact=recording.redact)

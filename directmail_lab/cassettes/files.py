@@ -41,7 +41,7 @@ from .journal import (
 )
 from .library import Version, create, is_locked, typed_path, version_of
 from .lines import OtherLayoutError, read_interactions
-from .recording import Recording, uncollected
+from .recording import Recording, service_of, uncollected
 
 _ForeignLayout = Literal["vcrpy", "json", "har"]
 
@@ -93,6 +93,13 @@ class FileRecording(Recording):
         """Whether another program wrote the file."""
         return self.layout not in ("lines", "empty")
 
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """The service address, then others, which an earlier version let a file have."""
+        others = self.metadata.get("other_base_urls")
+        named = (self.base_url, *(others if isinstance(others, list) else ()))
+        return tuple(dict.fromkeys(each for each in named if each and isinstance(each, str)))
+
     def __len__(self) -> int:
         return len(self.interactions)
 
@@ -101,9 +108,9 @@ class FileRecording(Recording):
         return self.interactions[number - 1]
 
     @cached_property
-    def _own(self) -> str:
+    def _own(self) -> tuple[str, ...]:
         # Another program's cassette names no service address, and may be about many services.
-        return "" if self.is_third_party else super()._own
+        return () if self.is_third_party else super()._own
 
     def decoded(self, number: int) -> Interaction:
         """Return an interaction with the response to play; raise the errors of `response`."""
@@ -284,7 +291,7 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
     except CassetteFormatError as error:
         raise CassetteFormatError(f"{path}: {error.what}", error.advice) from None
     metadata, base_url = _about(about, found, path)
-    return FileRecording(
+    recording = FileRecording(
         path.stem,
         found,
         base_url,
@@ -293,6 +300,9 @@ def _parse_ours(data: bytes, path: Path) -> FileRecording | None:
         metadata=metadata,
         size=len(data),
     )
+    if len(set(map(service_of, recording.base_urls))) > 1:
+        recording.problem = f"it has responses of {' and '.join(recording.base_urls)}"
+    return recording
 
 
 def read_as_written(data: bytes, path: Path) -> tuple[Sequence[Interaction], str | None]:

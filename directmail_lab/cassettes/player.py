@@ -71,7 +71,7 @@ class Index:
         firsts: list[Form] = []
         shapes: dict[Hashable, tuple[Hashable, ...]] = {}  # to keep each once
         base_url = self.recording.base_url
-        base_urls = [base_url] if base_url else []
+        base_urls = list(self.recording.base_urls)
         if base_url and service_of(base_url) == THIS_MACHINE:  # the port of a local service changes
             origins = {"/".join(each.uri.split("/", 3)[:3]) for each in self.requests}
             local = [each for each in origins if service_of(each, "") == THIS_MACHINE]

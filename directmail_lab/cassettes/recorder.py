@@ -691,6 +691,7 @@ class Recorder:
             "base_url": self._base_url or None,
             **({"cell": self._cell} if self._cell else {}),
         }
+        metadata.pop("other_base_urls", None)  # of this machine, as an earlier version wrote
         self._path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it
         write_cassette(self._path, metadata, parts, self.redactor, version=self._version)
         self._version = version_of(self._path)

@@ -112,20 +112,24 @@ class Recording(ABC):
 
     def elsewhere(self, uri: str) -> str:
         """Return the origin of an address if it is another server's, or an empty string."""
-        if uri.startswith(self._own):
+        if not self._own or uri.startswith(self._own):
             return ""
         with suppress(ValueError):  # a port that is not a number
-            if origin_of(uri) == origin_of(self._own):
+            if origin_of(uri) in map(origin_of, self._own):
                 return ""
         address = urlsplit(uri)
         return f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
 
     @cached_property
-    def _own(self) -> str:
-        """The origin of the service, with a slash; empty if it is not known."""
-        if not self.base_url or self.base_url == NO_ADDRESS:
-            return ""
-        return "/".join(self.base_url.split("/", 3)[:3]) + "/"
+    def _own(self) -> tuple[str, ...]:
+        """The origins of the service, each with a slash; none if they are not known."""
+        own = [base for base in self.base_urls if base != NO_ADDRESS]
+        return tuple("/".join(base.split("/", 3)[:3]) + "/" for base in own)
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """The service address, if it is known; a file may have more of them."""
+        return (self.base_url,) if self.base_url else ()
 
     @cached_property
     def evidence(self) -> Evidence:

@@ -92,7 +92,7 @@ def save_page(recording: Recording, target: str | Path) -> Path:
             f"{target} is the recording itself. A page would replace it, so nothing was written.",
             f"Choose another name, such as {target.stem}.html.",
         )
-    search = audit.search_for([recording.base_url])
+    search = audit.search_for(recording.base_urls)
     interactions = list(recording)
     parts = [("the name", recording.title), *audit.parts_of_cassette(interactions)]
     audit.refuse_secrets(audit.secrets_in(parts, search))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from importlib.metadata import packages_distributions, version
+from itertools import chain
 from mimetypes import guess_type
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -335,7 +336,7 @@ class _Packed:
     def search(self) -> KeySearch:
         """Return a search for the keys that this computer knows, also for the recorded services."""
         recordings = self._recordings.values()
-        return audit.search_for(each.base_url for each in recordings)
+        return audit.search_for(chain.from_iterable(each.base_urls for each in recordings))
 
     def refuse_secrets(self, more: Mapping[str, bytes]) -> None:
         """Raise an error if the files of the zip contain a secret, or ``more`` files the key."""
