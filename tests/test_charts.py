@@ -56,7 +56,7 @@ def test_a_reading_without_a_time_is_left_out():
 
     assert 2 in [len(line.get_xdata()) for line in chart.axes[0].lines]
     assert "1 without a time left out" in chart.alt_text
-    assert draw([sample(math.nan)]).alt_text == "No time is known of its 1 reading."
+    assert draw([sample(math.nan)]).alt_text == "1 reading without a time, and none with one."
 
 
 def test_the_same_readings_are_the_same_bytes():

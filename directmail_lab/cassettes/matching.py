@@ -139,7 +139,7 @@ class Matching:
         shape = tuple([name for name, _ in parts])
         values = tuple([value for _, value in parts])
         for place, path in self._places(request.uri, base_urls):
-            segments = tuple(map(sys.intern, path.split("/")))  # most of them stand in many paths
+            segments = tuple(map(sys.intern, path.split("/")))  # most are in many paths
             yield Form((place, len(segments), *shape), (*segments, *values))
 
     def _places(self, uri: str, base_urls: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -69,7 +69,7 @@ class Index:
     def _build(self) -> None:
         indexes: dict[Form, list[int]] = {}
         firsts: list[Form] = []
-        shapes: dict[Hashable, tuple[Hashable, ...]] = {}  # to keep each once
+        shapes: dict[Hashable, tuple[Hashable, ...]] = {}  # each is kept once
         base_url = self.recording.base_url
         base_urls = list(self.recording.base_urls)
         if base_url and service_of(base_url) == THIS_MACHINE:  # the port of a local service changes

@@ -172,7 +172,7 @@ class BrowserWidget(Widget):
         respond(response, bodies)
 
     def _select(self, recording: Recording, number: int) -> None:
-        recording.reading(number)  # raises an error if there is none, and not later in a thread
+        recording.reading(number)  # raises now if there is none, and not later in the thread
         self._selected = recording, number
         if self._static is not None:
             self._static.cancel()

@@ -107,15 +107,15 @@ def chart_rate_limits(source: Sources | pd.DataFrame = None) -> Chart:
     >>> [panel.get_title("left") for panel in chart.axes]
     ['GET /v1/lists', 'GET /v1/users/me']
     """
-    readings = readings_of(source)
-    frame = readings.dropna(subset=["at"])
-    left_out = len(readings) - len(frame)
+    every = readings_of(source)
+    frame = every.dropna(subset=["at"])
+    left_out = len(every) - len(frame)
     operations = _by_operation(frame)
     if not operations:
         title = frame.attrs.get("source", "")
         message = "No readings yet. Make a request, such as dm.me(), and draw again."
         if left_out:
-            message = f"No time is known of its {plural(left_out, 'reading')}."
+            message = f"{plural(left_out, 'reading')} without a time, and none with one."
         chart = Chart(1.2, f"{title}. {message}".removeprefix(". "))
         chart.text(0.5, 0.5, chart.alt_text, ha="center", va="center")
         return chart

@@ -20,7 +20,7 @@ from .sources import (
     named_paths,
     recording_of,
     rows_of_many,
-    with_names,
+    with_places,
 )
 
 _DTYPES = {
@@ -106,8 +106,8 @@ def interactions(
     if number is not None:
         return view_of(recording_of(source), number)
     if is_many(source):
-        named = rows_of_many(source, _rows)
-        frame = with_names(_frame([row for _, _, row in named]), named)
+        places, rows = rows_of_many(source, _rows)
+        frame = with_places(_frame(rows), places)
     else:
         recording = recording_of(source)
         frame = _frame(_rows(recording))

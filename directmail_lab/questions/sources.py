@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _Row = TypeVar("_Row")
+_Place = tuple[str, int]
+"""The name of a recording, and a number in it."""
 Source = str | Path | Session | None
 Sources = Source | Iterable[Source]
 """What a question is asked of: one source of recordings, or a list of several."""
@@ -103,12 +106,12 @@ def rate_limits(source: Sources = None) -> pd.DataFrame:
 
     paths = named_paths(source)
     if is_many(source):
-        rows = rows_of_many(
-            source, lambda each: [(reading, each.evidence.unit) for reading in each.readings()]
+        places, rows = rows_of_many(
+            source, lambda each: zip(each.readings(), repeat(each.evidence.unit), strict=False)
         )
-        units = [unit for _, _, (_, unit) in rows]
-        frame = frame_of([reading for _, _, (reading, _) in rows], units=units, paths=paths)
-        return as_table(with_names(frame, rows), is_wide=True)
+        units = [unit for _, unit in rows]
+        frame = frame_of([reading for reading, _ in rows], units=units, paths=paths)
+        return as_table(with_places(frame, places), is_wide=True)
     recording = recording_of(source)
     evidence = recording.evidence
     if evidence.contradiction:
@@ -173,28 +176,31 @@ def recordings_of(source: Sources = None) -> Iterator[Recording]:
 
 def rows_of_many(
     source: Sources, rows_of: Callable[[Recording], Iterable[_Row]]
-) -> list[tuple[str, int, _Row]]:
-    """Return the rows of several recordings, each after the recording's name and its number there.
+) -> tuple[list[_Place], list[_Row]]:
+    """Return the rows of several recordings, and the place of each for `with_places`.
 
-    A frame of each recording would take ten times as long as its file.
+    To make a frame of each file would take ten times as long as to read it.
     """
-    rows: list[tuple[str, int, _Row]] = []
+    places: list[_Place] = []
+    rows: list[_Row] = []
     sessions = 0
     for each in recordings_of(source):
         name = each.name
         if each.path is None:
             sessions += 1
             name = f"session {sessions}"
-        rows += [(name, number, row) for number, row in enumerate(rows_of(each), 1)]
-    return rows
+        own = list(rows_of(each))
+        rows += own
+        places += [(name, number) for number in range(1, len(own) + 1)]
+    return places, rows
 
 
-def with_names(frame: pd.DataFrame, rows: Sequence[tuple[str, int, object]]) -> pd.DataFrame:
-    """Return a frame of these rows with a first column that says whose rows are whose."""
+def with_places(frame: pd.DataFrame, places: Sequence[_Place]) -> pd.DataFrame:
+    """Return a frame with the name of each row's recording, and numbered as the recording is."""
     import pandas as pd
 
-    numbers = pd.Index([number for _, number, _ in rows], dtype="int64", name="number")
-    names = pd.Series([name for name, _, _ in rows], numbers, dtype="string")
+    numbers = pd.Index([number for _, number in places], dtype="int64", name="number")
+    names = pd.Series([name for name, _ in places], numbers, dtype="string")
     frame = frame.set_axis(numbers)
     frame.insert(0, "recording", names)
     return frame

@@ -28,7 +28,7 @@ from ..exchange.bodies import (
 )
 from ..exchange.httpx_values import httpx
 from ..exchange.next_page import Next, Seen, page_of, path_of_rows, step
-from ..exchange.operations import take_name
+from ..exchange.operations import take_name, with_query
 from ..exchange.values import media_type_of
 from ..redaction import Redactor
 from ..redaction.key import KeySearch
@@ -232,8 +232,7 @@ def _warn_of_more(results: list[Any]) -> None:
         if page.content and (seen.is_short or is_led or True in page.flags):
             of_all = f" of {seen.total:,}" if seen.total > page.count else ""
             path = str(_describe(result)["path"])
-            query = result.url.query.decode("ascii")
-            shown = Redactor().text(f"{path}?{query}" if query else path)
+            shown = Redactor().text(with_query(path, str(result.url)))
             advice = f'For all: dm.frame(dm.pages("{shown}")).'
             found.append((f"{page.count:,}{of_all} records.", advice))
     if not found:

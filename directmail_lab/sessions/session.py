@@ -742,9 +742,8 @@ class Session:
             page: 0 or 1. As long as a total, a flag or the link to the next
             page announces more, the list goes on. Without any, it ends after a
             page with fewer records than the first, also if the service has
-            filtered that page. It always ends before an
-            empty page, a repeated page or a 404, and only there if no list is
-            recognised in the pages.
+            filtered that page. It always ends before an empty page, a repeated
+            page or a 404, and only there if no list is recognised in the pages.
         offset
             The name of the query parameter for the number of the first record.
             It starts at its value in ``params``, or at 0. The list ends as with
